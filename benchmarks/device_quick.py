@@ -1,10 +1,12 @@
 """What a service tells on a machine with a device, by `instant` and by `quick`.
 
     python -m benchmarks.device_quick --output out --seconds 90     # out: the folder of benchmarks.device_truth
+    python -m benchmarks.device_quick --output out --seconds 250 --only iris vit "image residual" --efforts thorough
 
 Needs what the service needs. The last profile of the folder is taken for this machine's, nothing is learned. Asked are
-some of benchmarks.workloads, one of each kind, at their largest batch size, each within its own time. quick.json: what
-was told of each plan, which was named, and seconds until then; written after each answer.
+some of benchmarks.workloads, one of each kind, at their largest batch size, each within its own time; by `thorough` a
+minute each, with what torch.compile and channels-last gained. quick.json: what was told of each plan, which was named,
+and seconds until then; written after each answer.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.advisor.request import Request
+from app.advisor.request import EFFORTS, Effort, Request
 from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
@@ -31,14 +34,14 @@ Document = dict[str, Any]
 ASKED = ("iris", "bert", "image residual", "lstm", "vit", "gpt2", "encoder", "dense huge", "tabular inference")
 
 
-async def ask(crosspoint: Crosspoint, row: Row) -> Document:
+async def ask(crosspoint: Crosspoint, row: Row, efforts: Sequence[Effort]) -> Document:
     """One model at its largest batch size."""
     workload = row.workload(row.batch_sizes[-1])
     found: Document = {"name": row.name, "mode": row.mode, "batch_size": workload.batch_size}
-    for effort in ("instant", "quick"):
+    for effort in efforts:
         begun = time.monotonic()
         try:
-            answer = await crosspoint.recommend(Request(workload, effort=effort))  # type: ignore[arg-type]
+            answer = await crosspoint.recommend(Request(workload, effort=effort))
             reasons = {reason.code: reason.text for reason in answer.reasons}
             found[effort] = {**told(answer), "reasons": reasons, "seconds": round(time.monotonic() - begun, 2)}
         except CrosspointError as error:
@@ -48,7 +51,9 @@ async def ask(crosspoint: Crosspoint, row: Row) -> Document:
 
 def describe(found: Document) -> str:
     parts = []
-    for effort in ("instant", "quick"):
+    for effort in EFFORTS:
+        if effort not in found:
+            continue
         said = found[effort]
         named = said.get("recommended")
         step = said["options"][named]["median"] if named in said.get("options", {}) else None
@@ -57,7 +62,7 @@ def describe(found: Document) -> str:
     return f"{found['name']} at {found['batch_size']}: " + "; ".join(parts)
 
 
-async def run(output: Path, profile: Profile, names: list[str], seconds: float) -> None:
+async def run(output: Path, profile: Profile, names: list[str], efforts: Sequence[Effort], seconds: float) -> None:
     """Until the seconds are over; what is asked by then is answered."""
     end = time.monotonic() + seconds
     answers: list[Document] = []
@@ -69,7 +74,8 @@ async def run(output: Path, profile: Profile, names: list[str], seconds: float) 
             await crosspoint.store.keep_profile(ours, ours)
             for name in names:
                 if time.monotonic() < end:
-                    answers.append(await ask(crosspoint, next(row for row in WORKLOADS if row.name == name)))
+                    row = next(row for row in WORKLOADS if row.name == name)
+                    answers.append(await ask(crosspoint, row, efforts))
                     sys.stderr.write(f"{describe(answers[-1])}\n")
                     (output / "quick.json").write_text(json.dumps(answers))
 
@@ -81,9 +87,10 @@ def main() -> None:
     only = {"choices": names, "default": list(ASKED), "help": "of the workloads these"}
     parser.add_argument("--only", nargs="+", metavar="NAME", **only)
     parser.add_argument("--seconds", type=float, default=90.0, help="after these nothing more is asked")
+    parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=["instant", "quick"], help="in this order")
     options = parser.parse_args()
     profile = Profile.from_json(json.loads(sorted(options.output.glob("profile_*.json"))[-1].read_text()))
-    asyncio.run(run(options.output, profile, options.only, options.seconds))
+    asyncio.run(run(options.output, profile, options.only, options.efforts, options.seconds))
 
 
 if __name__ == "__main__":

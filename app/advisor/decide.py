@@ -23,7 +23,7 @@ from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
 from app.advisor.snippets.snippet import write_snippet
-from app.advisor.starts import device_starts, start_of
+from app.advisor.starts import start_of
 from app.advisor.time_model.experience import Experience
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
@@ -70,7 +70,7 @@ def recommend(
         verdict=say_verdict(ranking, request, known.advice, profile is not None, known.elsewhere),
         confidence=ranking.confidence if best is not None else None,
         options=ranking.options,
-        crossovers=crossovers_of(batches, pairs, measurements, _starts(known)),
+        crossovers=crossovers_of(batches, pairs, measurements, known.device_starts(workload.batch_size)),
         curve_batch_sizes=sizes,
         curves=curves,
         settings=settings_for(told, pins=best is not None and _pins(known, best)),
@@ -78,10 +78,6 @@ def recommend(
         load=load_of(known.crowd),
         snippet=write_snippet(workload, told.plan) if told is not None else None,
     )
-
-
-def _starts(known: Known) -> dict[tuple[object, ...], float]:
-    return device_starts(known.plans, known.rows, known.workload.batch_size, known.kinds, known.starts)
 
 
 def _pins(known: Known, best: Plan) -> bool:

@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 
 from app.advisor.recommendation import Interval
 from app.advisor.time_model.intervals import (
+    BETWEEN_PROCESSES_THAT_COMPUTE,
     BETWEEN_RUNS,
     Z,
     between_processes,
@@ -27,6 +28,8 @@ KEEP_BYTES = str(2**36)
 KEEP_MEMORY: Mapping[str, str] = dict.fromkeys(PLAN_VARIABLES, KEEP_BYTES)
 # A setting is one thing more to know and to keep; less than this is not worth it.
 WORTH_SETTING = 0.05
+# Of a device's step, where issuing adds no more than this to computing, computing is what limits it.
+LITTLE_ISSUING = 0.1
 # Student's t by degrees of freedom, from one on: so many standard errors hold four in five, as Z does where the
 # deviation is known (any table of the distribution).
 STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476)
@@ -36,8 +39,8 @@ STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476)
 class Gain:
     """A step of a variant and of its bare plan, in turns in fresh processes. ratio_spread: of the two times' ratio, as
     a logarithm (see app.advisor.time_model.intervals), with what two processes of one plan differ by. processes: that
-    ran each of the two. startup_seconds: what a compiled plan takes before its first step is done, with nothing cached;
-    0 of others, which start as the bare plan does."""
+    ran each of the two. startup_seconds: what a compiled plan takes before its first step is done, with nothing cached,
+    its device's start included; 0 of others, which start as the bare plan does."""
 
     plan: Plan
     batch_size: int
@@ -103,8 +106,16 @@ def _gain_of_two(row: Measurement, with_it: Timing, without: Timing, startup_sec
     of the two spreads (docs/decisions/0014)."""
     step, control = interval_of_timing(with_it), interval_of_timing(without)
     within = Z * math.hypot(deviation(step), deviation(control))
-    spread = math.hypot(within, math.sqrt(2) * between_processes(row.plan))
+    spread = math.hypot(within, math.sqrt(2) * _between_processes_of(row, with_it))
     return Gain(row.plan, row.batch_size, step, control, spread, startup_seconds=startup_seconds)
+
+
+def _between_processes_of(row: Measurement, step: Timing) -> float:
+    """Known better of a device's step that computing limits, as far as its parts were measured."""
+    launch = None if row.overheads is None or row.plan.is_cpu else row.overheads.launch_seconds
+    if launch is not None and launch <= LITTLE_ISSUING * step.median:
+        return BETWEEN_PROCESSES_THAT_COMPUTE
+    return between_processes(row.plan)
 
 
 def _spread_of_mean(logarithms: Sequence[float]) -> float:
@@ -115,10 +126,12 @@ def _spread_of_mean(logarithms: Sequence[float]) -> float:
 
 def gains_that_pay(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
     """By their steps, at this batch, of these plans; the latest of each. A gain at one batch says nothing of another:
-    it comes with the sizes of tensors. Whether a run repays a start: app.advisor.starts. None of a variant that is a
-    plan itself, as where another machine's profile was made under an environment."""
-    wanted = {plan.key for plan in plans}
-    there = [row for row in measurements if row.batch_size == workload.batch_size]
+    it comes with the sizes of tensors; nor, on a device, one of steps that were fed in another way. Whether a run
+    repays a start: app.advisor.starts. None of a variant that is a plan itself, as where another machine's profile was
+    made under an environment."""
+    wanted, batch_size = {plan.key for plan in plans}, workload.batch_size
+    fed_so = [row for row in measurements if row.plan.is_cpu or row.data == workload.data]
+    there = [row for row in fed_so if row.batch_size == batch_size]
     rows = [row for row in there if bare(row.plan).key in wanted and row.plan.key not in wanted]
     latest = {gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}
     return tuple(gain for gain in latest.values() if gain.pays)

@@ -25,7 +25,7 @@ from app.advisor.plans import candidate_plans, halved_precisions, left_out_preci
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
-from app.advisor.starts import calibrated_starts, late_starts, repaid_starts, unrepaid_devices
+from app.advisor.starts import calibrated_starts, device_starts, late_starts, repaid_starts, unrepaid_devices
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Experience
 from app.advisor.time_model.measured import by_plan
@@ -192,7 +192,8 @@ class Known:
         ones are left out, and none on a device is the head."""
         unrepaid = unrepaid_devices(options, self.rows, batch_size, self.kinds, self.workload.steps, self.starts)
         repaid = [option for option in options if option.plan.key not in unrepaid]
-        late = late_starts(options, repaid_starts(self.gains, repaid), self.workload.steps)
+        compiled = repaid_starts(self.gains, repaid, self.device_starts(batch_size))
+        late = late_starts(options, compiled, self.workload.steps)
         options = [option for option in options if option not in late]
 
         def ratio_spread(one: Option, other: Option) -> float | None:
@@ -204,7 +205,12 @@ class Known:
 
         plans = [option.plan for option in options]
         shared = {plan.key for plan in plans if plan.device in self.busy or self.times[plan.key].met_others(batch_size)}
-        return replace(rank_options(options, ratio_spread, self.kinds, shared, unrepaid, self.sick), late=tuple(late))
+        ranking = rank_options(options, ratio_spread, self.kinds, shared, unrepaid, self.sick)
+        return replace(ranking, late=tuple(late), compiled=compiled)
+
+    def device_starts(self, batch_size: int) -> dict[tuple[object, ...], float]:
+        """Seconds by the plan's key, of those on a device whose start is known (app.advisor.starts)."""
+        return device_starts(self.plans, self.rows, batch_size, self.kinds, self.starts)
 
 
 def gather(
@@ -299,11 +305,20 @@ def _memory_of(
 
 
 def _with_variants(known: Known) -> Known:
-    """With those whose steps pay: their times beside those of their plain plans, whose memory is theirs."""
+    """With those whose steps pay: their times beside those of their plain plans, whose memory is theirs. None on a card
+    that others use, or that is sick, beside one that is alike and is free of that: it would go before that one's plain
+    plan by what it took in better hours."""
     gains = gains_that_pay(known.measurements, known.plans, known.workload)
+    gains = tuple(gain for gain in gains if not _has_better_twin(known, gain.plan.device))
     beside = _times_of_variants(gains, known.times, known.measurements, known.workload, known.crowd)
     memory = {gain.plan.key: known.memory[bare(gain.plan).key] for gain in gains}
     return replace(known, gains=gains, times={**known.times, **beside}, memory={**known.memory, **memory})
+
+
+def _has_better_twin(known: Known, device: str) -> bool:
+    avoided, devices = known.busy | known.sick, {plan.device for plan in known.plans}
+    alike = {other for other in devices if known.kinds.get(other, other) == known.kinds.get(device, device)}
+    return device in avoided and not alike <= avoided
 
 
 def _times_of_variants(

@@ -236,12 +236,12 @@ def _cpu_precisions() -> tuple[Precision, ...]:
 
 
 def _cuda_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
-    if _capability_of(accelerator) >= AMPERE:
+    if capability_of(accelerator) >= AMPERE:
         return ("fp32", "tf32", "bf16", "fp16")
     return ("fp32", "fp16")
 
 
-def _capability_of(accelerator: Accelerator) -> tuple[int, int]:
+def capability_of(accelerator: Accelerator) -> tuple[int, int]:
     """As torch tells it, by which a card is calibrated (probes.microtrain.plans): AMD's goes by the instruction set."""
     return parse_target(accelerator.gfx_target) or parse_capability(accelerator.compute_capability)
 

@@ -29,7 +29,8 @@ class Ranking:
     it; the cheapest of them is the head, of several such the quickest. unlike: without those that are one plan on
     another card that is alike. confidence: None when a plan that may fit has no time. late: what is no option, as the
     run is over before it repays its start. unrepaid: plans on a device of which the same is so, by their keys; they
-    stay options, and none is the head. near: the runner-up, where the times of the two overlap, however far apart their
+    stay options, and none is the head. compiled: when those that have to be compiled repay that, the late ones among
+    them, by their keys. near: the runner-up, where the times of the two overlap, however far apart their
     medians are."""
 
     options: tuple[Option, ...]
@@ -38,6 +39,7 @@ class Ranking:
     confidence: float | None
     late: tuple[Option, ...] = ()
     unrepaid: Starts = field(default_factory=dict)
+    compiled: Starts = field(default_factory=dict)
     near: Option | None = None
 
     @property

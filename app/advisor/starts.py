@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from app.advisor.curves.over_batches import startup_of
-from app.advisor.environments import Gain
+from app.advisor.environments import Gain, bare
 from app.advisor.like_cards import measured_plan, on_its_kind
 from app.advisor.recommendation import Option
 from probes.measurement import Measurement
@@ -35,20 +35,24 @@ class Repaid:
 Starts = Mapping[tuple[object, ...], Repaid | None]
 
 
-def repaid_starts(gains: Sequence[Gain], options: Sequence[Option]) -> Starts:
+def repaid_starts(
+    gains: Sequence[Gain], options: Sequence[Option], begun: Mapping[tuple[object, ...], float] = MappingProxyType({})
+) -> Starts:
     """By the times that options are judged by, which are not those of a trial (measured_beside). None of a plan whose
     step is no shorter than the best other one's: no run repays it. No entry of one without a time, nor without a time
     of another.
 
     gains: of these the compiled ones have a start to pay, beside what every plan takes. options: all, at their batch.
+    begun: seconds by the plan's key that beginning on its device takes the other one, too (device_starts).
     """
     judged = [(option.plan, seconds) for option in options if (seconds := option.judged_seconds) is not None]
     best = min((each for each in judged if not each[0].compiled), key=lambda each: each[1], default=None)
     if best is None:
         return {}
     took = {plan.key: seconds for plan, seconds in judged}
-    compiled = [gain for gain in gains if gain.plan.compiled and gain.plan.key in took]
-    return {gain.plan.key: _repaid(gain.startup_seconds, took[gain.plan.key], *best) for gain in compiled}
+    theirs = begun.get(bare(best[0]).key, 0.0)
+    more = {gain.plan.key: max(gain.startup_seconds - theirs, 0.0) for gain in gains if gain.plan.compiled}
+    return {key: _repaid(seconds, took[key], *best) for key, seconds in more.items() if key in took}
 
 
 def _repaid(startup_seconds: float, step_seconds: float, against: Plan, their_step_seconds: float) -> Repaid | None:
@@ -77,12 +81,13 @@ def unrepaid_devices(
     measured, against the plan on a device of which that is so, too, and that the run is soonest over with, if the two
     can be told apart. Told against the one of both that is sooner done. None of a plan whose step is no shorter, and
     cannot be told to be with its start spread over the run. No entry of one whose start nobody knows; none at all where
-    nobody said how long the run is.
+    nobody said how long the run is, nor of compiled ones, which repaid_starts judges.
 
     options: all, at this batch size. rows: by the plan's key. kinds, calibrated: see device_starts.
     """
     if steps is None:
         return {}
+    options = [option for option in options if not option.plan.compiled]
     on_devices = [option.plan for option in options if not option.plan.is_cpu]
     own = _measured_starts(on_devices, rows, batch_size)
     starts = device_starts(on_devices, rows, batch_size, kinds, calibrated)
@@ -139,8 +144,8 @@ def _on_cpu(
     batch_size: int,
     steps: int,
 ) -> _Run | None:
-    """The best of the CPU's plans; None where none that is not compiled has a time."""
-    plain = [option for option in timed if option.plan.is_cpu and not option.plan.compiled]
+    """The best of the CPU's plans; None where none has a time."""
+    plain = [option for option in timed if option.plan.is_cpu]
     best = min(plain, key=lambda option: option.judged_seconds or 0.0, default=None)
     if best is None:
         return None
@@ -206,6 +211,8 @@ def _may_be_shorter(option: Option, best: Option, more_seconds: float) -> bool:
 def _measured_starts(
     plans: Sequence[Plan], rows: Mapping[tuple[object, ...], Sequence[Measurement]], batch_size: int
 ) -> dict[tuple[object, ...], float]:
-    """Seconds, by the plan's key."""
-    found = {plan.key: startup_of(plan, rows.get(plan.key, ()), batch_size) for plan in plans}
+    """Seconds, by the plan's key. A variant starts as its bare plan does, but for one that has to be compiled: what the
+    process of its trial took to begin was another process's luck."""
+    own = {plan.key: plan if plan.compiled else bare(plan) for plan in plans}
+    found = {key: startup_of(plan, rows.get(plan.key, ()), batch_size) for key, plan in own.items()}
     return {key: seconds for key, seconds in found.items() if seconds is not None}

@@ -14,8 +14,9 @@ from probes.measurement import Measurement
 
 
 async def without_uncompilable(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Without those of compiled plans where nothing can be compiled: such a plan would die at its first step."""
+    """Without those of compiled plans where nothing can be compiled for their device: such a plan would die at its
+    first step."""
     rows = list(measurements)
-    if not any(row.plan.compiled for row in rows) or await asyncio.to_thread(why_not_compile) is None:
-        return rows
-    return [row for row in rows if not row.plan.compiled]
+    devices = {row.plan.device for row in rows if row.plan.compiled}
+    missing = {device for device in devices if await asyncio.to_thread(why_not_compile, device) is not None}
+    return [row for row in rows if not (row.plan.compiled and row.plan.device in missing)]

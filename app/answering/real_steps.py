@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app import labjobs
-from app.advisor.environments import gain_of
+from app.advisor.curves.over_batches import startup_of
+from app.advisor.environments import bare, gain_of
 from app.advisor.explanations.environment_reason import explain_installed
 from app.advisor.known import gather
 from app.advisor.probing import LEAST_SECONDS, Probe, choose_probe
@@ -47,7 +48,7 @@ StartChild = Callable[[], Awaitable[Child]]
 class RealSteps:
     """fresh: what was measured for this answer. load: of the machine while every plan ran. paces: by threads, seconds
     of fixed work on this machine's calm cores, where they are known (lasting_paces). to_begin_seconds: that a job takes
-    before its first step, as the last one said."""
+    before its first step, as the last one said; layout_seconds: without processes of their own for plans on the CPU."""
 
     def __init__(self, crosspoint: Crosspoint, request: Request, on_progress: OnProgress, notes: AnswerNotes) -> None:
         self._crosspoint = crosspoint
@@ -57,7 +58,7 @@ class RealSteps:
         self.paces: Mapping[int, float] = {}
         self.fresh: list[Measurement] = []
         self.load: Load | None = None
-        self.to_begin_seconds = 0.0
+        self.to_begin_seconds = self.layout_seconds = 0.0
 
     async def known(self, survey: Survey) -> list[Measurement]:
         """What was measured of this workload here, before and now."""
@@ -139,13 +140,15 @@ class RealSteps:
         self, survey: Survey, estimate: Recommendation, trace: Trace | None, start_seconds: float
     ) -> float:
         """Of the time for measuring, to be kept for trials, by what is known now; 0 where there would be none."""
-        estimate = with_a_best(estimate)
-        option = plain_option(estimate)
-        if option is None or not fit_together(survey, option):
-            return 0.0
-        variants = await asyncio.to_thread(variants_of, estimate, trace, self.fresh)
-        allowed, turn_seconds = self._request.measuring_seconds, self._turn_seconds(estimate)
-        return seconds_kept_back(variants, allowed, start_seconds, turn_seconds)
+        kept = [0.0]
+        for answer in with_a_best(estimate):
+            option = plain_option(answer)
+            if option is not None and fit_together(survey, option):
+                variants = await asyncio.to_thread(variants_of, survey, answer, trace, self.fresh)
+                start = start_seconds + self._device_seconds(option.plan)
+                allowed, turn_seconds = self._request.measuring_seconds, self._turn_seconds(answer, option.plan)
+                kept.append(seconds_kept_back(variants, allowed, start, turn_seconds))
+        return max(kept)
 
     async def try_variants(
         self,
@@ -156,18 +159,32 @@ class RealSteps:
         start_seconds: float,
     ) -> None:
         """What may make the answer's best plan faster. Where that fails the answer is as good as before."""
-        variants = await asyncio.to_thread(variants_of, answer, trace, self.fresh)
-        lab, workload, turn_seconds = self._crosspoint.lab, self._request.workload, self._turn_seconds(answer)
-        begin = self.to_begin_seconds
+        best = answer.recommended
+        if best is None:
+            return
+        variants = await asyncio.to_thread(variants_of, survey, answer, trace, self.fresh)
+        lab, workload, turn_seconds = self._crosspoint.lab, self._request.workload, self._turn_seconds(answer, best)
+        before = self._begin_seconds(best), self._device_seconds(best)  # a first step
+        start_seconds += self._device_seconds(best)
         while tries := affordable(variants, seconds_left(), start_seconds, turn_seconds):
             plan, seconds = tries[0]
-            trial = trial_of(lab, survey, workload, answer, seconds, self._on_progress, plan, self.paces, begin)
+            trial = trial_of(lab, survey, workload, answer, seconds, self._on_progress, plan, self.paces, *before)
             if trial is not None:
                 await self._try_one(survey, trial)
             variants = variants[variants.index(plan) + 1 :]
 
-    def _turn_seconds(self, answer: Recommendation) -> float:
-        return least_turn_seconds(seconds_of_best(answer), self.to_begin_seconds)
+    def _device_seconds(self, plan: Plan) -> float:
+        """What beginning on its device takes a process, as the plans' own contest found it."""
+        if plan.is_cpu:
+            return 0.0
+        return startup_of(bare(plan), self.fresh, self._request.workload.batch_size) or 0.0
+
+    def _begin_seconds(self, plan: Plan) -> float:
+        """That a job of this plan takes before its first step, beside a process's start."""
+        return self.to_begin_seconds if plan.is_cpu else self.layout_seconds
+
+    def _turn_seconds(self, answer: Recommendation, plan: Plan) -> float:
+        return least_turn_seconds(seconds_of_best(answer), self._begin_seconds(plan))
 
     async def _try_one(self, survey: Survey, trial: Trial) -> None:
         try:
@@ -217,6 +234,7 @@ class RealSteps:
         deadline = self._crosspoint.lab.deadline(seconds)
         result = await run_without_own(child, job, deadline, forward_progress(self._on_progress))
         self.to_begin_seconds = result.get("to_begin_seconds") or 0.0
+        self.layout_seconds = result.get("layout_seconds") or 0.0
         if again is not None:
             told = better_than_before(result["measurements"], await self.known(survey), again.surprising)
             result = {**result, "measurements": told}

@@ -198,13 +198,11 @@ class Recommending:
         return seconds_left(allowed, time.monotonic() - ticket.started_at)
 
     async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None) -> float:
-        """Seconds to keep for trying variants of the best plan: where it is one for the CPU, there is something to try,
-        and the time does for both."""
+        """Seconds to keep for trying variants of the best plan: where there is something to try, and the time does for
+        both."""
         if self._request.effort != "thorough":
             return 0.0
         estimate = await self._decide(survey, profile, trace)
-        if not all(option.plan.is_cpu for option in estimate.options if option.fits is not False):
-            return 0.0
         return await self._steps.seconds_for_variants(survey, estimate, trace, self._start_seconds(child))
 
     def _start_seconds(self, child: Child) -> float:

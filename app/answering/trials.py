@@ -13,8 +13,10 @@ from typing import Any
 from app import labjobs
 from app.advisor.denormals import DENORMAL_SHARE
 from app.advisor.environments import bare, scaled_parts
+from app.advisor.memory_model.rooms import available_bytes
 from app.advisor.plans import whole_usable_cores
 from app.advisor.recommendation import Option, Recommendation
+from app.answering.apart import LIBRARIES_BYTES
 from app.answering.compiling import compiling_environment
 from app.answering.own_work import run_without_own
 from app.answering.trial_time import LEAST_TURN_SECONDS, LEAST_TURNS, PROCESSES, least_turn_seconds, preparing_seconds
@@ -35,8 +37,12 @@ MOST_TURN_SECONDS = 4.0
 
 
 def fit_together(survey: Survey, option: Option) -> bool:
-    """Whether the memory does for both processes of this plan, as far as is known."""
-    peak, usable = option.memory.peak_bytes, survey.memory.usable_bytes
+    """Whether the memory of its device does for both processes of this plan, as far as is known, and the host's for
+    what they load."""
+    peak, usable = option.memory.peak_bytes, available_bytes(survey, option.plan)
+    on_host = survey.memory.usable_bytes
+    if not option.plan.is_cpu and on_host is not None and on_host < PROCESSES * LIBRARIES_BYTES:
+        return False
     return peak is None or usable is None or PROCESSES * peak <= usable
 
 
@@ -50,22 +56,25 @@ def trial_of(
     variant: Plan,
     paces: Mapping[int, float],
     begin_seconds: float,
+    device_seconds: float = 0.0,
 ) -> Trial | None:
-    """Of the recommended plan, varied; paces, begin_seconds: as Trial has them. None where it was not measured, or two
-    do not fit."""
+    """Of the recommended plan, varied; paces, begin_seconds, device_seconds: as Trial has them. None where it was not
+    measured, or two do not fit."""
     option = plain_option(answer)
     if option is None or option.step_seconds is None or option.basis != "measured":
         return None
     if not fit_together(survey, option):
         return None
-    return Trial(lab, survey, workload, variant, option.step_seconds.median, seconds, on_turn, paces, begin_seconds)
+    took, begun = option.step_seconds.median, (begin_seconds, device_seconds)
+    return Trial(lab, survey, workload, variant, took, seconds, on_turn, paces, *begun)
 
 
 @dataclass
 class Trial:
     """Use `run` once. seconds: for everything, the processes' start included. paces: of quick cores, by the profile: a
     turn that lies wholly in slow seconds has nothing else to tell it. begin_seconds: before a job's first step, as the
-    model is built anew for each; without what a process imports."""
+    model is built anew for each; without what a process imports. device_seconds: what beginning on the plan's device
+    takes each process."""
 
     lab: Lab
     survey: Survey
@@ -76,6 +85,7 @@ class Trial:
     on_turn: Callable[[float, str], None]
     paces: Mapping[int, float] = field(default_factory=dict)
     begin_seconds: float = 0.0
+    device_seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
     _rows: dict[bool, list[Measurement]] = field(default_factory=lambda: {False: [], True: []})
     _processes: int = 0  # of each of the two
@@ -150,7 +160,7 @@ class Trial:
 
     @property
     def _preparing_seconds(self) -> float:
-        return preparing_seconds(self.workload)
+        return preparing_seconds(self.workload) + self.device_seconds
 
     @property
     def _least_turn_seconds(self) -> float:
@@ -219,7 +229,7 @@ def _environment_of(plan: Plan, usable_cores: int) -> Iterator[dict[str, str]]:
     if not plan.compiled:
         yield plan.environment
         return
-    with compiling_environment(usable_cores) as places:
+    with compiling_environment(usable_cores, on_cpu=plan.is_cpu) as places:
         yield {**plan.environment, **places}
 
 

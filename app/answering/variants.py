@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from app.advisor.denormals import saw_denormals
 from app.advisor.environments import KEEP_MEMORY, bare
+from app.advisor.plans import capability_of, cuda_accelerators
 from app.advisor.recommendation import Option, Recommendation
 from app.answering.trial_time import LEAST_COMPILE_SECONDS
 from probes.compilers import why_not_compile
+from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
@@ -20,8 +23,20 @@ from probes.workload.description import Plan, Workload
 LAUNCH_SHARE = 0.2
 # Sample, channel, height, width: what torch.channels_last is for.
 IMAGE_DIMENSIONS = 4
-# Orders of magnitude on one core, to guess what limits a step where nobody has measured it.
-DISPATCH_SECONDS, CORE_FLOPS, CORE_BYTES = 4e-6, 5e10, 1e10
+# Compute capability from which Triton makes kernels (torch.utils._triton.has_triton).
+TRITON = (7, 0)
+
+
+class Pace(NamedTuple):
+    """Seconds to issue an operation, FLOPs and bytes a second: orders of magnitude, to guess what limits a step where
+    nobody has measured it."""
+
+    issue_seconds: float
+    flops: float
+    bytes: float
+
+
+ONE_CORE, A_CARD = Pace(4e-6, 5e10, 1e10), Pace(1e-5, 1e13, 5e11)
 
 
 def environment_here() -> Mapping[str, str] | None:
@@ -38,24 +53,31 @@ def _has_glibc() -> bool:
         return False  # musl knows no such name
 
 
-def with_a_best(estimate: Recommendation) -> Recommendation:
-    """What is worth trying hardly hangs on which plan is best: where no time is known yet, the first that may fit."""
+def with_a_best(estimate: Recommendation) -> list[Recommendation]:
+    """What is worth trying hardly hangs on which plan of a device is best: where no time is known yet, the first of
+    each that may fit."""
     if estimate.recommended is not None:
-        return estimate
-    may_fit = (option.plan for option in estimate.options if option.fits is not False)
-    return replace(estimate, recommended=next(may_fit, None))
+        return [estimate]
+    first_on: dict[str, Plan] = {}
+    for option in estimate.options:
+        if option.fits is not False:
+            first_on.setdefault(option.plan.device, option.plan)
+    return [replace(estimate, recommended=plan) for plan in first_on.values()]
 
 
-def variants_of(answer: Recommendation, trace: Trace | None, measurements: Sequence[Measurement]) -> tuple[Plan, ...]:
-    """What is worth trying on the recommended plan, if it is one for the CPU; the likelier gain first. trace: None of a
-    model that cannot be followed."""
+def variants_of(
+    survey: Survey, answer: Recommendation, trace: Trace | None, measurements: Sequence[Measurement]
+) -> tuple[Plan, ...]:
+    """What is worth trying on the recommended plan; the likelier gain first. Denormals and the host's allocator are a
+    CPU's. trace: None of a model that cannot be followed."""
     best = answer.recommended
-    if best is None or not best.is_cpu:
+    if best is None:
         return ()
-    plan, workload, environment = bare(best), answer.workload, environment_here()
+    plan, workload = bare(best), answer.workload
+    environment = environment_here() if plan.is_cpu else None
     wanted = (
-        (replace(plan, flush_denormal=True), makes_denormals(measurements, plan, workload)),
-        (replace(plan, compiled=True), compiling_may_pay(answer, trace)),
+        (replace(plan, flush_denormal=True), plan.is_cpu and makes_denormals(measurements, plan, workload)),
+        (replace(plan, compiled=True), not _is_too_old(survey, plan) and compiling_may_pay(answer, trace)),
         (replace(plan, channels_last=True), trace is not None and channels_can_lie_last(trace)),
         (replace(plan, environment=dict(environment or {})), environment is not None),
     )
@@ -71,6 +93,12 @@ def channels_can_lie_last(trace: Trace) -> bool:
     return not volumes and any(channels > 1 and height * width > 1 for _, channels, height, width in images)
 
 
+def _is_too_old(survey: Survey, plan: Plan) -> bool:
+    """Of a card whose capability nobody knows it is tried."""
+    cards = (card for card in cuda_accelerators(survey) if card.torch_device == plan.device)
+    return any((0, 0) < capability_of(card) < TRITON for card in cards)
+
+
 def makes_denormals(measurements: Sequence[Measurement], plan: Plan, workload: Workload) -> bool:
     """Whether its steps did. Where none was looked at: the user's own code may, random data alone does not."""
     seen = saw_denormals(measurements, plan, workload.batch_size)
@@ -81,10 +109,12 @@ def compiling_may_pay(answer: Recommendation, trace: Trace | None) -> bool:
     """Where torch.compile can run, the host's issuing of operations is a real share of the best plan's step, and the
     run is not over sooner than compiling."""
     option = plain_option(answer)
-    share = launch_share(option) if option is not None else None
+    if option is None:
+        return False
+    share, plan = launch_share(option), option.plan
     if share is None:
-        share = 0.0 if trace is None else guess_launch_share(trace, answer.workload.batch_size)
-    return share >= LAUNCH_SHARE and _outlasts_compiling(answer) and why_not_compile() is None
+        share = 0.0 if trace is None else guess_launch_share(trace, answer.workload.batch_size, on_cpu=plan.is_cpu)
+    return share >= LAUNCH_SHARE and _outlasts_compiling(answer) and why_not_compile(plan.device) is None
 
 
 def _outlasts_compiling(answer: Recommendation) -> bool:
@@ -98,18 +128,21 @@ def launch_share(option: Option) -> float | None:
     return None if launch is None or seconds is None else launch / seconds.median
 
 
-def guess_launch_share(trace: Trace, batch_size: int) -> float:
-    """From the trace alone, in orders of magnitude."""
+def guess_launch_share(trace: Trace, batch_size: int, *, on_cpu: bool = True) -> float:
+    """From the trace alone. A device computes while the host issues, and what issuing adds to that is its share."""
+    pace, operations = ONE_CORE if on_cpu else A_CARD, trace.on(cpu=on_cpu).operations
     computing = sum(
         each.count
         * max(
-            each.flops.at(batch_size) / CORE_FLOPS,
-            (each.read_bytes.at(batch_size) + each.written_bytes.at(batch_size)) / CORE_BYTES,
+            each.flops.at(batch_size) / pace.flops,
+            (each.read_bytes.at(batch_size) + each.written_bytes.at(batch_size)) / pace.bytes,
         )
-        for each in trace.operations
+        for each in operations
     )
-    issuing = DISPATCH_SECONDS * sum(each.count for each in trace.operations)
-    return issuing / (issuing + computing) if issuing else 0.0
+    issuing = pace.issue_seconds * sum(each.count for each in operations)
+    if not issuing:
+        return 0.0
+    return issuing / (issuing + computing) if on_cpu else max(0.0, 1 - computing / issuing)
 
 
 def plain_option(answer: Recommendation) -> Option | None:

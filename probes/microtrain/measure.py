@@ -63,7 +63,8 @@ LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; suc
 
 
 def measure_workload(job: MeasureJob, report: OnProgress, finish: Callable[[Document], object]) -> Document:
-    """`{"measurements": […], "noise": {…}, "to_begin_seconds": …, "paces": {…}}`, within the job's seconds.
+    """`{"measurements": […], "noise": {…}, "to_begin_seconds": …, "layout_seconds": …, "paces": {…}}`, within the job's
+    seconds.
 
     finish: sends a result and ends the process; called from another thread when one step outlasts all the time, and
     where a step has ended a device's work.
@@ -168,6 +169,7 @@ class MeasureSession:
             "measurements": documents,
             "noise": noise.to_json(),
             "to_begin_seconds": significant(self._to_begin_seconds(), 3),
+            "layout_seconds": significant(self._bench.layout_seconds, 3),
             "paces": told.paces(),
         }
 

@@ -65,9 +65,10 @@ def _explain_compiled(gain: Gain, repaid: Repaid | None) -> Reason:
 
 def _price(gain: Gain, repaid: Repaid | None) -> str:
     repay = "" if repaid is None else f", which {repaid.steps:,} steps repay{_against(gain, repaid)}"
+    begun = "" if gain.plan.is_cpu else ", the device's start included,"
     return (
-        f"The first step takes {say_duration(gain.startup_seconds)} where nothing was compiled before{repay}; for "
-        "another batch size it compiles anew."
+        f"The first step takes {say_duration(gain.startup_seconds)}{begun} where nothing was compiled before{repay}; "
+        "for another batch size it compiles anew."
     )
 
 

@@ -34,7 +34,6 @@ from app.advisor.explanations.words import say_duration, say_list, say_percent, 
 from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Option, Reason
-from app.advisor.starts import repaid_starts
 from app.advisor.time_model.intervals import between_processes, narrow
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -75,7 +74,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     if best is not None:
         plain = evidence.option(bare(best.plan)) or best
         relieved = {option.plan.key for option in evidence.ranking.options if option.relieved}
-        starts = repaid_starts(evidence.gains, [*evidence.ranking.repaid, *evidence.ranking.late])
+        starts = evidence.ranking.compiled
         about_best = [
             explain_limit(best),
             _run_time(evidence, best),

@@ -60,15 +60,16 @@ def _say_untimed(ranking: Ranking) -> str:
 
 
 def say_plan(plan: Plan) -> str:
-    """`cuda:0 in bf16`, `the CPU with 4 threads`, `the CPU in bf16 with one thread`."""
+    """`cuda:0 in bf16`, `the CPU with 4 threads`, `the CPU in bf16 with one thread`; what is changed of the model,
+    too."""
+    changes = "".join(f", {PLAN_CHANGES[name]}" for name in plan.changes)
     if not plan.is_cpu:
-        return f"{plan.device} in {plan.precision}"
+        return f"{plan.device} in {plan.precision}{changes}"
     precision = "" if plan.precision == "fp32" else f" in {plan.precision}"
     threads = (
         "" if plan.threads is None else " with one thread" if plan.threads == 1 else f" with {plan.threads} threads"
     )
     settings = f" and {' and '.join(sorted(plan.environment))} set" if plan.environment else ""
-    changes = "".join(f", {PLAN_CHANGES[name]}" for name in plan.changes)
     return f"the CPU{precision}{threads}{changes}{settings}"
 
 

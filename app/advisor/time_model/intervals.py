@@ -27,7 +27,7 @@ BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.055, 0.085
 # On a device four in five of 140 steps that issuing limits differed by no more than this between two processes on one
 # host (an H200's; of 175 between two hosts with an H100 by no more than 0.27), and of steps that computing limits by
 # 0.05 (benchmarks/results).
-BETWEEN_PROCESSES_OF_DEVICES = 0.15
+BETWEEN_PROCESSES_OF_DEVICES, BETWEEN_PROCESSES_THAT_COMPUTE = 0.15, 0.05
 # Two cards that are alike have not been at hand in one machine: what one takes against the other is taken to differ by
 # as much again, which is 0.21 together, between the 0.15 of one host and the 0.27 of two.
 BETWEEN_LIKE_CARDS = BETWEEN_PROCESSES_OF_DEVICES

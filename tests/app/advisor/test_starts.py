@@ -211,3 +211,68 @@ def test_a_start_that_a_calibration_clocked_counts_where_no_model_ran() -> None:
     assert reason.evidence["startup_seconds"] == 2.0
     measured = told(2000, rows[0], replace(rows[1], startup_seconds=0.5))
     assert repaid_after(measured) == pytest.approx(250, abs=1)
+
+
+COMPILED, LAST = replace(GPU, compiled=True), replace(GPU, channels_last=True)
+SLOW_CPU = [replace(row, step=a_measurement(ONE, 16, 1.0).step) for row in ON_CPU]
+ON_CARD_COMPILED = a_measurement(COMPILED, 16, 1e-3, startup_seconds=12.25, control=ON_CARD.step)
+ON_CARD_LAST = a_measurement(LAST, 16, 1.5e-3, startup_seconds=2.75, control=ON_CARD.step)
+
+
+def of_variants(*rows: Measurement, steps: int) -> Recommendation:
+    request = Request(a_workload(dataset_samples=steps * 16), precision="fp32")
+    return recommend(a_survey(gpus=[CARD]), None, None, [*SLOW_CPU, ON_CARD, *rows], request)
+
+
+@pytest.mark.parametrize(("steps", "named"), [(300, GPU), (3000, GPU), (10_000, GPU), (10_002, COMPILED)])
+def test_what_a_compiled_plan_s_device_takes_to_begin_the_plain_one_pays_too(steps: int, named: Plan) -> None:
+    """Ten seconds for a millisecond a step; against the CPU any run of these repays a card's start."""
+    found = of_variants(ON_CARD_COMPILED, steps=steps)
+    assert found.recommended == named
+    assert (COMPILED in [option.plan for option in found.options]) is (named == COMPILED)
+    assert found.confidence is not None
+    told = {reason.code: reason for reason in found.reasons}
+    assert "device-too-late" not in told
+    assert ("compile-pays" in told) is (named == COMPILED)
+    reason = told.get("compile-pays") or told["compile-too-late"]
+    assert reason.evidence["break_even_steps"] == pytest.approx(10_000, abs=1)
+
+
+def test_a_variant_that_is_not_compiled_starts_as_its_plain_plan_does() -> None:
+    """Whatever its trial's process took: no run is too short for it, and what is compiled has as much more to repay."""
+    found = of_variants(ON_CARD_LAST, steps=300)
+    assert found.recommended == LAST
+    assert "device-too-late" not in [reason.code for reason in found.reasons]
+    both = of_variants(ON_CARD_LAST, ON_CARD_COMPILED, steps=300)
+    assert both.recommended == LAST
+    (late,) = (
+        reason for reason in of_variants(ON_CARD_COMPILED, steps=300).reasons if reason.code == "compile-too-late"
+    )
+    assert late.evidence["break_even_steps"] == pytest.approx(10_000, abs=1)
+    (pays,) = (
+        reason
+        for reason in of_variants(ON_CARD_LAST, ON_CARD_COMPILED, steps=10**6).reasons
+        if reason.code == "compile-pays"
+    )
+    assert pays.evidence["break_even_steps"] == pytest.approx(20_000, abs=1)
+
+
+def test_a_gain_on_a_card_that_others_use_sends_nobody_there_past_a_free_twin() -> None:
+    """The twin has no trial of its own, and its plain plan no such time."""
+    busy = a_gpu(utilization_percent=98.0)
+    free = a_gpu(id="GPU-2", torch_device="cuda:1", utilization_percent=0.0)
+    rows = [*SLOW_CPU, ON_CARD, ON_CARD_COMPILED]
+    for cards, named in (([busy, free], "cuda:1"), ([CARD], "cuda:0")):
+        found = recommend(a_survey(gpus=cards), None, None, rows, Request(a_workload(), precision="fp32"))
+        assert found.recommended is not None
+        assert found.recommended.device == named
+        assert found.recommended.compiled is (named == "cuda:0")
+
+
+def test_a_gain_of_steps_that_were_fed_in_another_way_is_another_one() -> None:
+    row = replace(ON_CARD_COMPILED, data="resident")
+    for data, named in (("pageable", GPU), ("resident", COMPILED)):
+        workload = replace(a_workload(), data=data)
+        rows = [replace(ON_CARD, data=data), row]
+        request = Request(workload, precision="fp32", devices=("cuda:0",))
+        assert recommend(a_survey(gpus=[CARD]), None, None, rows, request).recommended == named

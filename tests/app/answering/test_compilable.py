@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.advisor import Request
+from app.answering import compilable
 from app.service import Crosspoint
 from probes.compilers import why_not_compile
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_measurement
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.machine import GPU, a_profile
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
 
@@ -46,3 +48,14 @@ def test_a_kept_gain_of_compiling_is_told_only_while_there_is_a_compiler(
         assert (await crosspoint.recommend(REQUEST)).recommended == COMPILED
 
     with_crosspoint(tmp_path, use, serving("os._exit(9)"))
+
+
+def test_what_lacks_for_a_device_takes_nothing_from_the_cpu_s_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu, on_card = (
+        a_measurement(replace(plan, compiled=True), 8, 0.05, startup_seconds=20.0) for plan in (ONE, GPU)
+    )
+    plain = a_measurement(GPU, 8, 0.1)
+    for lacking, kept in (("cuda:0", [plain, on_cpu]), ("cpu", [plain, on_card])):
+        why = {lacking: "There is no compiler here."}
+        monkeypatch.setattr(compilable, "why_not_compile", why.get)
+        assert asyncio.run(compilable.without_uncompilable([plain, on_cpu, on_card])) == kept

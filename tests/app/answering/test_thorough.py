@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +19,13 @@ from app.keeping import say_nothing
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
+from probes import survey as surveys
+from probes.hardware import Survey
 from probes.measurement import MemoryPeak
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU
 from tests.app.answering.test_trials import answering, compiling
 from tests.app.answering.trial_runs import glibc_only
 from tests.app.opened import with_crosspoint
@@ -30,7 +34,7 @@ IRIS = Workload(parse_model("iris-mlp"), 4)
 ASKED = Request(IRIS, effort="thorough", time_limit_seconds=60.0, precision="fp32", devices=("cpu",))
 
 
-def thorough(folder: Path, program: tuple[str, ...]) -> Recommendation:
+def thorough(folder: Path, program: tuple[str, ...], asked: Request = ASKED) -> Recommendation:
     """IRIS is traced for real, and measured by a program."""
 
     async def session() -> Recommendation:
@@ -39,7 +43,7 @@ def thorough(folder: Path, program: tuple[str, ...]) -> Recommendation:
             await crosspoint.trace(IRIS)
             await crosspoint.lab.close()
             crosspoint.lab = Lab(settings, program)
-            return await crosspoint.recommend(ASKED)
+            return await crosspoint.recommend(asked)
 
     return asyncio.run(session())
 
@@ -60,8 +64,8 @@ def test_a_thorough_answer_compiles_where_dispatch_is_the_limit_and_says_what_th
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(variants, "environment_here", lambda: None)
-    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
-    monkeypatch.setattr("app.answering.compilable.why_not_compile", lambda: None)
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: None)
+    monkeypatch.setattr("app.answering.compilable.why_not_compile", lambda *_: None)
     monkeypatch.setattr(trial_time, "LEAST_COMPILE_SECONDS", 2.0)
     found = thorough(tmp_path, compiling())
     assert found.recommended is not None
@@ -136,7 +140,7 @@ def test_all_the_time_is_the_plans_where_there_is_nothing_to_try(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(variants, "environment_here", lambda: None)
-    monkeypatch.setattr(variants, "why_not_compile", lambda: "There is no C++ compiler here.")
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: "There is no C++ compiler here.")
     thorough(tmp_path, answering(0.5, lines=[noting(tmp_path)]))
     (contest, _), *_ = jobs(tmp_path)
     assert contest > (1 - SHARE) * 60.0 + 3.0
@@ -176,3 +180,34 @@ def test_a_model_that_cannot_be_followed_has_the_variants_that_need_no_trace(
     assert {"not-traced", "environment-pays"} <= {reason.code for reason in found.reasons}
     assert found.recommended is not None
     assert found.recommended.environment == KEEP_MEMORY
+
+
+def test_a_thorough_answer_compiles_for_a_card_that_waits_for_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card and its steps are a program's: what is told is which trials there are, and what becomes of them."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: None)
+    monkeypatch.setattr("app.answering.compilable.why_not_compile", lambda *_: None)
+    monkeypatch.setattr(trial_time, "LEAST_COMPILE_SECONDS", 2.0)
+    take = surveys.take_survey
+
+    def with_card(*arguments: Any, **named: Any) -> Survey:
+        return replace(take(*arguments, **named), accelerators=(a_gpu(),))
+
+    monkeypatch.setattr(surveys, "take_survey", with_card)
+    launching = {"transfer_seconds": 0.0, "launch_seconds": 0.06, "synchronize_seconds": 0.0, "compute_seconds": 0.04}
+    known = {"startup_seconds": 1.0, "data": IRIS.data, "overheads": launching}
+    program = tuple(
+        word.replace("compiled = row", f"row.update({known!r})\n    compiled = row")
+        for word in compiling("row['startup_seconds'] = 11.0")
+    )
+
+    found = thorough(tmp_path, program, replace(ASKED, devices=("cuda:0",)))
+    assert found.recommended == replace(GPU, compiled=True)
+    (reason,) = (reason for reason in found.reasons if reason.code == "compile-pays")
+    assert reason.evidence["break_even_steps"] == pytest.approx((11.0 - 1.0) / 0.05, abs=2)
+    assert found.snippet is not None
+    assert "torch.compile(model)" in found.snippet
+    assert found.settings["compile"] is True
+    assert "cuda:0 in fp32, compiled" in found.verdict

@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from app.advisor import Request, recommend
 from app.advisor.denormals import DENORMAL_SHARE
 from app.advisor.environments import gain_of
+from app.advisor.recommendation import MemoryParts
 from app.answering import trials
+from app.answering.apart import LIBRARIES_BYTES
 from app.answering.trial_time import (
     IMPORT_CONFIGS_SECONDS,
     IMPORT_SECONDS,
@@ -22,14 +25,15 @@ from app.answering.trial_time import (
     LEAST_TURNS,
     PROCESSES,
 )
-from app.answering.trials import Trial, trial_of
+from app.answering.trials import Trial, fit_together, trial_of
 from app.errors import LabError
 from app.lab import Lab
 from app.lab.child import Child, OnEvent
 from app.settings import Settings
 from probes.measurement import Measurement, MemoryPeak
 from probes.workload.description import Workload
-from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU
 from tests.app.answering.trial_runs import (
     COMPILED,
     FLUSHING,
@@ -274,7 +278,7 @@ def test_a_process_has_what_a_plan_may_bring_from_its_plan_alone_beside_what_eve
 
 
 @glibc_only
-def test_only_a_measured_plan_on_the_cpu_of_which_two_fit_is_tried(tmp_path: Path) -> None:
+def test_only_a_measured_plan_of_which_two_fit_is_tried(tmp_path: Path) -> None:
     lab, survey, request = Lab(Settings(data_dir=tmp_path)), a_survey(), Request(a_workload(16))
 
     def tried(rows: list[Measurement]) -> Trial | None:
@@ -289,3 +293,47 @@ def test_only_a_measured_plan_on_the_cpu_of_which_two_fit_is_tried(tmp_path: Pat
     assert trial._job(KEEPING, 1.0)["paces"] == {"1": 2e-4}
     assert tried([]) is None
     assert tried([a_measurement(ONE, 16, 0.1, memory=large)]) is None
+
+
+def test_a_device_s_plan_is_compiled_for_it_with_time_to_begin_there(tmp_path: Path) -> None:
+    """As each of the two processes does; what is compiled for it, Triton keeps in the folder that goes."""
+    asked = tmp_path / "asked"
+    noted = f"print(job['seconds'], compiled, file=open({str(asked)!r}, 'a'))"
+    checked = (
+        "assert os.environ['TRITON_CACHE_DIR'].startswith(os.environ['TMPDIR'])",
+        "assert 'TORCH_WARM_POOL' not in os.environ",
+    )
+    program = tuple(word.replace("factor = 0.5", f"{noted}\n    factor = 0.5") for word in compiling(*checked))
+    plan, begun = replace(GPU, compiled=True), 2.5
+    found = run(tmp_path, program, plan=plan, device_seconds=begun, seconds=60.0)
+    assert found is not None
+    assert found.plan == plan
+    turns = [line.split() for line in asked.read_text(encoding="utf-8").splitlines()]
+    assert [compiled for _, compiled in turns] == ["True", *["False", "True"] * trials.MOST_TURNS]
+    compiling_seconds, of_control, of_compiled, *_ = (float(seconds) for seconds, _ in turns)
+    assert compiling_seconds == LEAST_TURN_SECONDS
+    assert of_control == pytest.approx(of_compiled + IMPORT_SECONDS + begun)  # its process begins with this turn
+    least = PROCESSES * (IMPORT_SECONDS + begun + LEAST_TURNS * LEAST_TURN_SECONDS)
+    facts = {"plan": replace(GPU, channels_last=True), "device_seconds": begun}
+    assert run(tmp_path, program, seconds=least + 0.1, **facts) is not None
+    assert run(tmp_path, program, seconds=least - 0.1, **facts) is None
+
+
+def test_two_processes_on_a_device_have_to_fit_there() -> None:
+    """Whatever the host has."""
+    survey = a_survey(gpus=[a_gpu()])
+    free, on_host = survey.accelerators[0].memory_free_bytes, survey.memory.usable_bytes
+    assert free is not None
+    assert on_host is not None
+    assert on_host < free
+    (option, *_) = recommend(survey, None, None, [], Request(a_workload(16), devices=("cuda:0",))).options
+    for peak, fit in ((free // PROCESSES, True), (free // PROCESSES + 1, False), (None, True)):
+        assert fit_together(survey, replace(option, memory=MemoryParts(peak_bytes=peak))) is fit
+
+
+def test_two_processes_of_a_device_s_plan_load_their_libraries_on_the_host() -> None:
+    survey = a_survey(gpus=[a_gpu()])
+    (option, *_) = recommend(survey, None, None, [], Request(a_workload(16), devices=("cuda:0",))).options
+    small = replace(survey, memory=replace(survey.memory, usable_bytes=PROCESSES * LIBRARIES_BYTES - 1))
+    assert fit_together(survey, option)
+    assert not fit_together(small, option)

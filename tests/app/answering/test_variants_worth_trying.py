@@ -28,10 +28,12 @@ from app.answering.trial_time import (
     seconds_kept_back,
 )
 from app.answering.variants import environment_here, guess_launch_share, variants_of, with_a_best
+from probes.hardware import Accelerator
 from probes.measurement import Overheads
 from probes.trace import Affine, Trace
 from probes.workload.description import ModelDescription, Plan, Workload
-from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU
 
 KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
 FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
@@ -52,7 +54,7 @@ def worth_trying(trace: Trace | None, samples: int | None = None, **changes: Any
     """Of an answer whose best plan is ONE, measured. samples: of the data that are told to be there."""
     rows = [a_measurement(ONE, 16, 0.1, **changes)]
     workload = replace(a_workload(16), dataset_samples=samples)
-    return variants_of(recommend(a_survey(), None, None, rows, Request(workload)), trace, rows)
+    return variants_of(a_survey(), recommend(a_survey(), None, None, rows, Request(workload)), trace, rows)
 
 
 @pytest.fixture
@@ -95,26 +97,26 @@ def test_flushing_is_tried_where_steps_were_seen_to_make_denormals() -> None:
 def test_flushing_is_tried_on_the_users_own_code_unless_it_was_seen_to_make_none() -> None:
     own = Workload(ModelDescription("python", "mine:net", {"target": "mine:net"}), 16)
     answer = replace(recommend(a_survey(), None, None, [], Request(a_workload(16))), workload=own, recommended=ONE)
-    assert variants_of(answer, a_trace(), []) == (FLUSHING,)
-    assert variants_of(answer, a_trace(), [a_measurement(ONE, 16, 0.1, denormal_share=0.0)]) == ()
+    assert variants_of(a_survey(), answer, a_trace(), []) == (FLUSHING,)
+    assert variants_of(a_survey(), answer, a_trace(), [a_measurement(ONE, 16, 0.1, denormal_share=0.0)]) == ()
 
 
 @pytest.mark.usefixtures("_no_glibc")
 def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: None)
     issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
     computing = replace(issuing, launch_seconds=0.01, compute_seconds=0.09)
     assert worth_trying(a_trace(), overheads=issuing) == (COMPILED,)
     assert worth_trying(a_trace(), overheads=computing) == ()
-    monkeypatch.setattr(variants, "why_not_compile", lambda: "There is no C++ compiler here.")
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: "There is no C++ compiler here.")
     assert worth_trying(a_trace(), overheads=issuing) == ()
 
 
 @pytest.mark.usefixtures("_no_glibc")
 def test_compiling_is_not_tried_for_a_run_that_is_over_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: None)
     issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
     enough = int(16 * LEAST_COMPILE_SECONDS / 0.1)
     assert worth_trying(a_trace(), enough + 16, overheads=issuing) == (COMPILED,)
@@ -123,7 +125,7 @@ def test_compiling_is_not_tried_for_a_run_that_is_over_sooner(monkeypatch: pytes
 
 def test_what_needs_no_trace_is_tried_of_a_model_that_cannot_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "environment_here", lambda: KEEP_MEMORY)
-    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
+    monkeypatch.setattr(variants, "why_not_compile", lambda *_: None)
     assert worth_trying(None) == (KEEPING,)
     issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
     assert worth_trying(None, denormal_share=DENORMAL_SHARE, overheads=issuing) == (FLUSHING, COMPILED, KEEPING)
@@ -136,10 +138,20 @@ def test_before_any_time_is_known_the_first_plan_that_may_fit_stands_for_the_bes
     estimate = recommend(a_survey(), None, None, [], Request(a_workload(16)))
     assert estimate.recommended is None
     first, second, *_ = (option.plan for option in estimate.options)
-    assert with_a_best(estimate).recommended == first
-    assert variants_of(with_a_best(estimate), None, []) == (replace(first, environment=dict(KEEP_MEMORY)),)
+    (stand_in,) = with_a_best(estimate)
+    assert stand_in.recommended == first
+    assert variants_of(a_survey(), stand_in, None, []) == (replace(first, environment=dict(KEEP_MEMORY)),)
     too_large = replace(estimate.options[0], fits=False)
-    assert with_a_best(replace(estimate, options=(too_large, *estimate.options[1:]))).recommended == second
+    (other,) = with_a_best(replace(estimate, options=(too_large, *estimate.options[1:])))
+    assert other.recommended == second
+    known = replace(estimate, recommended=second)
+    assert with_a_best(known) == [known]
+
+
+def test_before_any_time_is_known_each_device_has_a_plan_that_may_be_the_best() -> None:
+    """On a machine with a card the CPU's first plan would keep no time for what a card's steps give reason to."""
+    estimate = recommend(a_survey(gpus=[a_gpu()]), None, None, [], Request(a_workload(16)))
+    assert {found.recommended.device for found in with_a_best(estimate) if found.recommended} == {"cpu", "cuda:0"}
 
 
 def test_what_limits_a_step_that_nobody_measured_is_guessed_from_its_trace() -> None:
@@ -151,10 +163,49 @@ def test_what_limits_a_step_that_nobody_measured_is_guessed_from_its_trace() -> 
     assert guess_launch_share(replace(small, operations=()), 16) == 0.0
 
 
-def test_nothing_is_tried_on_a_device() -> None:
+def on_a_card(*gpus: Accelerator, **changes: Any) -> tuple[Plan, ...]:
+    """Of an answer whose best plan is the card's, measured."""
+    rows, survey = [a_measurement(GPU, 16, 0.1, data="pinned", **changes)], a_survey(gpus=gpus)
+    answer = recommend(survey, None, None, rows, Request(replace(a_workload(16), data="pinned")))
+    assert answer.recommended == GPU
+    return variants_of(survey, answer, a_trace("convolution", IMAGES), rows)
+
+
+def test_on_a_device_what_is_of_a_cpu_alone_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the host's allocator nor its denormals."""
+    monkeypatch.setattr(variants, "environment_here", lambda: KEEP_MEMORY)
+    computing = Overheads(transfer_seconds=0.0, launch_seconds=0.0, compute_seconds=0.1)
+    assert on_a_card(a_gpu(), denormal_share=1.0, overheads=computing) == (replace(GPU, channels_last=True),)
+
+
+def test_on_a_device_compiling_is_tried_where_launches_are_a_real_share_and_it_is_not_too_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[str]()
+    monkeypatch.setattr(variants, "why_not_compile", asked.append)
+    launching = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
+    both = (replace(GPU, compiled=True), replace(GPU, channels_last=True))
+    for capability in ("7.0", "9.0", None):
+        assert on_a_card(a_gpu(compute_capability=capability), overheads=launching) == both
+    assert on_a_card(a_gpu(compute_capability="6.1"), overheads=launching) == both[1:]
+    assert set(asked) == {"cuda:0"}
+
+
+def test_what_limits_a_device_is_what_it_waits_for() -> None:
+    """Issuing goes on while it computes: a step of many products has none of its time from that."""
+    tiny = Affine(10.0, 1.0)
+    few = tuple(replace(each, flops=tiny, read_bytes=tiny, written_bytes=tiny) for each in a_trace().operations)
+    many = tuple(replace(each, flops=Affine(0.0, 1e9)) for each in few)
+    of_few, of_many = (replace(a_trace(), operations=operations) for operations in (few, many))
+    assert guess_launch_share(of_few, 16, on_cpu=False) > 0.9
+    assert guess_launch_share(of_many, 16, on_cpu=False) == 0.0
+    assert guess_launch_share(replace(of_many, device=of_few), 16, on_cpu=False) > 0.9
+
+
+def test_nothing_is_tried_where_nothing_is_recommended() -> None:
     answer = recommend(a_survey(), None, None, [], Request(a_workload(16)))
-    assert variants_of(replace(answer, recommended=Plan("cuda:0")), a_trace("convolution", IMAGES), []) == ()
-    assert variants_of(replace(answer, recommended=None), a_trace("convolution", IMAGES), []) == ()
+    assert answer.recommended is None
+    assert variants_of(a_survey(), answer, a_trace("convolution", IMAGES), []) == ()
 
 
 def test_each_variant_that_the_time_does_for_has_what_it_needs_and_its_part_of_the_rest() -> None:
