@@ -10,8 +10,9 @@ where two plans are within a tenth, as two processes of one plan are, or where p
 A coarse ladder of batch sizes is gone up as far as the two plans' own steps are short, whatever was told of them; then
 the bracket around each pair's crossover is halved until it is within a factor of 1.5. Batches that others contradict
 are measured once more (benchmarks.crossovers_again does so for a run of before). The scoring is
-benchmarks.crossover_scores. A run that is broken off leaves the models it measured in a file whose name ends in
-.unfinished.json, which benchmarks.crossover_scores tells like any other.
+benchmarks.crossover_scores; benchmarks.retell_crossovers tells a run's answers again by later code. A run that is
+broken off leaves the models it measured in a file whose name ends in .unfinished.json, which
+benchmarks.crossover_scores tells like any other.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def is_doubtful(first: Sequence[float], second: Sequence[float]) -> bool:
 @dataclass
 class Bench:
     """asked: the store that answers come from. measuring: another, for the truth. keep: told, after each model, all
-    rows so far. until: on time.monotonic, when no further model is begun."""
+    rows so far. until: on time.monotonic, when no further model is begun. measured: by model, what `quick` measured."""
 
     asked: Crosspoint
     measuring: Crosspoint
@@ -156,6 +157,7 @@ class Bench:
     say: Say
     keep: Keep
     until: float = math.inf
+    measured: dict[str, list[Document]] = field(default_factory=dict)
 
     async def rows(self, models: Sequence[str]) -> list[Document]:
         """One a pair of plans, and one with an `error` for a model that could not be judged."""
@@ -179,6 +181,8 @@ class Bench:
     async def _model(self, row: Row, instant: Recommendation) -> list[Document]:
         workload = row.workload(row.batch_sizes[-1])
         quick = await self.asked.recommend(Request(workload, effort="quick"))
+        known = await self.asked.measurements(await self.asked.survey(), workload)
+        self.measured[row.name] = [each.to_json() for each in known]
         told = {name: crossovers_by_pair(answer) for name, answer in (("instant", instant), ("quick", quick))}
         plans = candidate_plans(await self.measuring.survey(), Request(workload))
         measured = Measured(self.measuring, row, plans, self.seconds)
@@ -251,7 +255,8 @@ async def run_crossovers(
             say("calibrating")
             calibrations = [await asked.calibrate("full")]
         await asked.store.keep_profile(pool(tuple(reversed(calibrations))), calibrations[-1])
-        rows = await Bench(asked, measuring, seconds, say, keep, until).rows(models)
+        bench = Bench(asked, measuring, seconds, say, keep, until)
+        rows = await bench.rows(models)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": calibrations[-1].machine,
@@ -261,6 +266,7 @@ async def run_crossovers(
         "seconds_a_batch": seconds,
         "table": score(rows),
         "rows": rows,
+        "measured": bench.measured,
     }
 
 

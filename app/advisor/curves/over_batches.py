@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from app.advisor.curves.crossover import Found, batch_grid, find_crossover, holds_from
+from app.advisor.curves.pair_ratio import PairRatio, ratio_of
 from app.advisor.curves.pairs import Pair, plans_of
 from app.advisor.memory_model.stretches import EVERY, Stretches
 from app.advisor.recommendation import Crossover, Curve
@@ -138,11 +139,18 @@ def crossover_of(
     steps at the batch asked for."""
     grid, both = batches.grid([first, second]), (first, second)
     known = [batch for batch in grid if all(batches.at(plan, batch) is not None for plan in both)]
+    ratio = ratio_of(batches.times[first.key], batches.times[second.key], batches.workload.data)
     spread = remembered_ratio_spread()
-    found = find_crossover(lambda batch: compare(batches.at(first, batch), batches.at(second, batch), spread), known)
+
+    def sign(batch: int) -> int | None:
+        if ratio is not None:
+            return ratio.sign(batch)
+        return compare(batches.at(first, batch), batches.at(second, batch), spread)
+
+    found = find_crossover(sign, known)
     if found is None:
         return None
-    likeliest = _medians_cross_at(first, second, batches, known)
+    likeliest = _medians_cross_at(first, second, batches, known, ratio)
     batch_size = _within(found, likeliest)
     estimates = [batches.at(plan, at) for at in _deciding(found, batch_size, known) for plan in both]
     ours, theirs = batches.times[first.key], batches.times[second.key]
@@ -180,11 +188,15 @@ def _deciding(found: Found, batch_size: int | None, known: Sequence[int]) -> Seq
     return (known[0], known[-1]) if found.kind == "always" else (known[-1],)
 
 
-def _medians_cross_at(first: Plan, second: Plan, batches: Batches, known: Sequence[int]) -> int | None:
+def _medians_cross_at(
+    first: Plan, second: Plan, batches: Batches, known: Sequence[int], ratio: PairRatio | None
+) -> int | None:
     """The smallest batch from which the second's median is the lower one at every larger batch looked at; None when it
     is not at the largest. known: batches of which both times are."""
 
     def is_lower(batch: int) -> bool:
+        if ratio is not None:
+            return ratio.log_ratio(batch) > 0
         ours, theirs = batches.at(first, batch), batches.at(second, batch)
         return ours is not None and theirs is not None and theirs.seconds.median < ours.seconds.median
 

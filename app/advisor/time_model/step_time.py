@@ -115,9 +115,9 @@ class PlanTime:
     @cached_property
     def _clocks(self) -> TwoClocks | None:
         """Of a plan that ran on a device of which something is predicted."""
-        if self.plan.is_cpu or self._lasting is None or self.predicted is None:
+        if self.plan.is_cpu or self.lasting is None or self.predicted is None:
             return None
-        return two_clocks(self.predicted, self._lasting)
+        return two_clocks(self.predicted, self.lasting)
 
     def learned(self, batch_size: int) -> Learned:
         """What like models say of this plan's prediction."""
@@ -194,10 +194,10 @@ class PlanTime:
     def _telling_of(self, batch_size: int) -> MeasuredTime | None:
         if self.measured is None or self.measured.measured(batch_size) is not None:
             return self.measured
-        return self._lasting
+        return self.lasting
 
     @cached_property
-    def _lasting(self) -> MeasuredTime | None:
+    def lasting(self) -> MeasuredTime | None:
         """What tells of other batches, too."""
         if self.measured is None or self.predicted is None:
             return self.measured
