@@ -109,6 +109,7 @@ def reasons_of(
             known.gains,
             known.measured_there(workload.batch_size),
             known.machine,
+            known.step_seconds,
             None if best is None else start_of(best.plan, *found),
         )
     )

@@ -208,6 +208,12 @@ class Known:
         ranking = rank_options(options, ratio_spread, self.kinds, shared, unrepaid, self.sick)
         return replace(ranking, late=tuple(late), compiled=compiled)
 
+    def step_seconds(self, plan: Plan, batch_size: int) -> float | None:
+        """The median, whether it fits or not; None of a plan that is not asked about, or of which nobody knows."""
+        time = self.times.get(plan.key)
+        found = None if time is None else time.seconds(batch_size, self.workload.data)
+        return None if found is None else found.median
+
     def device_starts(self, batch_size: int) -> dict[tuple[object, ...], float]:
         """Seconds by the plan's key, of those on a device whose start is known (app.advisor.starts)."""
         return device_starts(self.plans, self.rows, batch_size, self.kinds, self.starts)

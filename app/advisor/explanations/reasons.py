@@ -6,7 +6,7 @@ A reason is told only where there is evidence for this very workload on this ver
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from app.advisor.crowding import Crowd
 from app.advisor.environments import Gain, bare
@@ -31,7 +31,7 @@ from app.advisor.explanations.unrepaid_reason import explain_unrepaid
 from app.advisor.explanations.untrained_parts import explain_untrained_parts
 from app.advisor.explanations.without_time import explain_without_time
 from app.advisor.explanations.words import say_duration, say_list, say_percent, say_seconds
-from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
+from app.advisor.memory_model.remedies import Remedy, StepSeconds, remedies_for, say_remedies
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Option, Reason
 from app.advisor.time_model.intervals import between_processes, narrow
@@ -61,6 +61,7 @@ class Evidence:
     gains: Sequence[Gain] = ()  # variants whose steps pay
     rested: Sequence[Measurement] = ()  # what times at the batch asked for rest on
     machine: Survey | None = None  # that is asked about; None: nobody knows its cards
+    step_seconds: StepSeconds = field(default=lambda plan, batch_size: None)  # whether it fits there or not
     startup_seconds: float | None = None  # before the recommended plan's steps are steady (app.advisor.starts.start_of)
 
     def option(self, plan: Plan) -> Option | None:
@@ -232,7 +233,9 @@ def _remedies(evidence: Evidence, option: Option, there: Sequence[Option]) -> tu
     halved = _halved(evidence, there)
     lower = [o for o in there if o.plan.precision == halved and not o.cannot_run]
     same = min(lower, key=lambda o: (not o.fits, o.plan.threads != option.plan.threads), default=None)
-    return remedies_for(option, evidence.trace, evidence.workload, halved, same, evidence.machine)
+    return remedies_for(
+        option, evidence.trace, evidence.workload, halved, same, evidence.machine, evidence.step_seconds
+    )
 
 
 def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from app.advisor.explanations.words import say_bytes
+from app.advisor.explanations.words import say_bytes, say_seconds
 from app.advisor.memory_model.memory import activation_peaks, data_set_bytes, step_peaks, trace_on, with_update
 from app.advisor.memory_model.peaks import NOTHING
 from app.advisor.recommendation import Option
@@ -20,13 +21,27 @@ SMALLER, LIGHTER, CHECKPOINTING = "a batch of", "the optimizer sgd", "gradient c
 AGAIN = 0.5
 
 
+# Seconds of a step of this plan at this batch size, whether it fits or not; None where nobody knows.
+StepSeconds = Callable[[Plan, int], float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change, or two together. fits: whether that is enough; None where it is not known."""
+    """One change, or two together. fits: whether that is enough; None where it is not known. step_seconds: of a step
+    with it; None where it is not enough, or nobody knows."""
 
     change: str
     saves_bytes: int
     fits: bool | None
+    step_seconds: float | None = None
+
+
+class _Change(NamedTuple):
+    """By itself."""
+
+    name: str
+    saves_bytes: float
+    step_seconds: float | None = None
 
 
 def remedies_for(
@@ -36,19 +51,25 @@ def remedies_for(
     halved: Precision | None = "bf16",
     halved_option: Option | None = None,
     machine: Survey | None = None,
+    step_seconds: StepSeconds = lambda plan, batch_size: None,
 ) -> tuple[Remedy, ...]:
     """The changes that save anything, the one that saves most first. halved: a precision of two bytes in which the
     plan's device runs this; None: there is none. halved_option: what is told of the plan in it, if it is. machine: with
     its cards; None: nobody knows them."""
     missing, trace = _missing(option), trace_on(machine, option.plan, trace)
     found = [
-        Remedy(change, round(saves), None if missing is None else saves >= missing)
-        for change, saves in _changes(option, trace, workload, halved)
-        if saves >= 1
+        Remedy(change.name, round(change.saves_bytes), _is_enough(change, missing), change.step_seconds)
+        for change in _changes(option, trace, workload, halved, step_seconds)
+        if change.saves_bytes >= 1
     ]
     if halved_option is not None:
         found = [told for remedy in found if (told := _as_told(remedy, option, halved_option)) is not None]
+    found = [replace(remedy, step_seconds=None) if remedy.fits is False else remedy for remedy in found]
     return tuple(sorted([*found, *_together(found, missing)], key=lambda remedy: -remedy.saves_bytes))
+
+
+def _is_enough(change: _Change, missing: int | None) -> bool | None:
+    return None if missing is None else change.saves_bytes >= missing
 
 
 def _as_told(remedy: Remedy, option: Option, halved: Option) -> Remedy | None:
@@ -60,7 +81,8 @@ def _as_told(remedy: Remedy, option: Option, halved: Option) -> Remedy | None:
     if halved.fits is False and then is not None and _missing(halved) is None:
         return None
     saves = remedy.saves_bytes if now is None or then is None else now - then
-    return replace(remedy, saves_bytes=saves, fits=halved.fits) if saves >= 1 else None
+    seconds = remedy.step_seconds if halved.step_seconds is None else halved.step_seconds.median
+    return replace(remedy, saves_bytes=saves, fits=halved.fits, step_seconds=seconds) if saves >= 1 else None
 
 
 def _together(found: Sequence[Remedy], missing: int | None) -> Iterator[Remedy]:
@@ -77,16 +99,24 @@ def _together(found: Sequence[Remedy], missing: int | None) -> Iterator[Remedy]:
 
 
 def say_remedies(remedies: tuple[Remedy, ...]) -> str:
-    """`What saves memory: a batch of 12 (2.1 GB, enough), …`; empty without any. What checkpointing saves is a rule of
-    thumb's."""
+    """`What saves memory: a batch of 12 (2.1 GB, enough, 24 ms a step), …`; empty without any. What checkpointing saves
+    and takes is a rule of thumb's."""
     if not remedies:
         return ""
     named = (
-        f"{remedy.change} ({'about ' if CHECKPOINTING in remedy.change else ''}{say_bytes(remedy.saves_bytes)}"
-        f"{', enough' if remedy.fits else ''})"
+        f"{remedy.change} ({_about(remedy)}{say_bytes(remedy.saves_bytes)}{', enough' if remedy.fits else ''}"
+        f"{_say_step(remedy)})"
         for remedy in remedies
     )
     return f" What saves memory: {', '.join(named)}."
+
+
+def _about(remedy: Remedy) -> str:
+    return "about " if CHECKPOINTING in remedy.change else ""
+
+
+def _say_step(remedy: Remedy) -> str:
+    return "" if remedy.step_seconds is None else f", {_about(remedy)}{say_seconds(remedy.step_seconds)} a step"
 
 
 def _missing(option: Option) -> int | None:
@@ -99,24 +129,29 @@ def _missing(option: Option) -> int | None:
     return memory.peak_bytes - memory.available_bytes
 
 
-def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision | None) -> Iterator[tuple[str, float]]:
-    """Each change with the bytes that it saves, by itself."""
+def _changes(
+    option: Option, trace: Trace, workload: Workload, halved: Precision | None, step_seconds: StepSeconds
+) -> Iterator[_Change]:
     plan, batch = option.plan, workload.batch_size
     now = step_peaks(trace, plan, workload.data).at(batch)
     smaller = 0 if option.max_batch_size is None else option.held.largest_below(batch)
     if smaller:
         saves = now - step_peaks(trace, plan, workload.data).at(smaller)
-        yield f"{SMALLER} {smaller}", max(saves, _missing(option) or 0)  # it fits, by what ran here as well
+        saves = max(saves, _missing(option) or 0)  # it fits, by what ran here as well
+        yield _Change(f"{SMALLER} {smaller}", saves, step_seconds(plan, smaller))
     if halved is not None and plan.precision not in AUTOCAST:
-        yield halved, now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
-    yield "pageable data", data_set_bytes(trace, workload)
+        saves = now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
+        yield _Change(halved, saves, step_seconds(replace(plan, precision=halved), batch))
+    yield _Change("pageable data", data_set_bytes(trace, workload))
     if workload.mode == "training":
         if not is_checkpointed(trace):
-            yield CHECKPOINTING, _checkpointed(trace, plan, batch)
+            seconds = step_seconds(plan, batch)
+            longer = None if seconds is None else seconds * (1 + _forward_share(trace, plan, batch))
+            yield _Change(CHECKPOINTING, _checkpointed(trace, plan, batch), longer)
         if workload.optimizer != "sgd":
             stateless = replace(trace, optimizer="sgd", update_peaks=())  # it holds nothing in its own step either
             held = now - step_peaks(stateless, plan, workload.data).at(batch)
-            yield LIGHTER, trace.optimizer_bytes + held
+            yield _Change(LIGHTER, trace.optimizer_bytes + held)
 
 
 def is_checkpointed(trace: Trace) -> bool:
@@ -149,6 +184,14 @@ def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
     saved = (1 - _kept_share(layers)) * (activations - trace.input_bytes.at(batch))
     update = with_update(NOTHING, trace, plan).at(batch)
     return max(activations, update) - max(activations - saved, update)
+
+
+def _forward_share(trace: Trace, plan: Plan, batch: int) -> float:
+    """Of a step's FLOPs, which it computes once more where it is checkpointed; a third where none are counted."""
+    computed: Counter[Phase] = Counter()
+    for operation in trace.operations_under(plan.precision):
+        computed[operation.phase] += round(operation.count * operation.flops.at(batch))
+    return computed["forward"] / computed.total() if computed.total() else 1 / 3
 
 
 def _kept_share(layers: Sequence[tuple[int, float]]) -> float:

@@ -5,15 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from app.advisor import Request, recommend
 from app.advisor.memory_model.memory import estimate_memory
-from app.advisor.memory_model.remedies import LIGHTER, Remedy, is_checkpointed, remedies_for, say_remedies
+from app.advisor.memory_model.remedies import (
+    CHECKPOINTING,
+    LIGHTER,
+    SMALLER,
+    Remedy,
+    is_checkpointed,
+    remedies_for,
+    say_remedies,
+)
 from app.advisor.recommendation import Breakdown, Option
 from app.advisor.summary import trace_of_summary
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
 from probes.workload.models import python_model
-from tests.app.advisor.build import ONE, ONE_BF16, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, a_survey, a_workload
+from tests.app.advisor.machine import a_profile
 
 GB = 10**9
 
@@ -41,6 +51,48 @@ def test_each_change_is_told_with_the_bytes_that_it_saves() -> None:
     assert remedies["the optimizer sgd"].saves_bytes == 200_000_000
     assert remedies["a batch of 6"] == Remedy("a batch of 6", 1_000_000_000, fits=True)
     assert remedies["bf16"].fits is False  # 1.6 GB of activations and 0.4 GB of the rest, in 1 GB
+
+
+def test_what_a_step_takes_with_a_change_is_told_where_that_is_enough_and_it_is_known() -> None:
+    """By checkpointing a step computes its forward twice: of this one a third."""
+
+    def seconds(plan: Plan, batch_size: int) -> float | None:
+        return batch_size * (2e-3 if plan.precision == "bf16" else 3e-3)
+
+    workload, trace = a_workload(16), traced(a_workload(16))
+    shares = {"forward": 1.0, "backward": 2.0}
+    operations = [
+        replace(each, phase=phase, flops=Affine(0.0, share * 1e9))
+        for each in trace.operations[:1]
+        for phase, share in shares.items()
+    ]
+    trace = replace(trace, operations=tuple(operations))
+
+    def told(available: int) -> dict[str, float | None]:
+        option = an_option(workload, available=available)
+        return {r.change: r.step_seconds for r in remedies_for(option, trace, workload, step_seconds=seconds)}
+
+    little, much = told(GB), told(17 * GB // 10)  # 1.0 and 0.3 GB are missing
+    assert little["a batch of 6"] == pytest.approx(6 * 3e-3)
+    assert (little["bf16"], little[LIGHTER]) == (None, None)
+    assert much["bf16"] == pytest.approx(16 * 2e-3)
+    assert much[CHECKPOINTING] == pytest.approx(16 * 3e-3 * 4 / 3)
+    remedies = remedies_for(an_option(workload, available=17 * GB // 10), trace, workload, step_seconds=seconds)
+    assert ", enough, 32 ms a step)" in say_remedies(remedies)
+    assert ", enough, about 64 ms a step)" in say_remedies(remedies)
+
+
+def test_an_answer_tells_what_a_step_takes_at_a_batch_that_fits() -> None:
+    workload = a_workload(64)
+    survey = a_survey(usable_bytes=3 * GB // 2)
+    found = recommend(survey, a_profile((ONE,)), None, [], Request(workload, "fp32"))
+    (reason,) = (reason for reason in found.reasons if reason.code == "does-not-fit")
+    (smaller,) = (each for each in reason.evidence["remedies"] if each["change"].startswith(SMALLER))
+    batch_size = int(smaller["change"].removeprefix(SMALLER))
+    again = recommend(survey, a_profile((ONE,)), None, [], Request(replace(workload, batch_size=batch_size), "fp32"))
+    assert again.options[0].fits
+    assert again.options[0].step_seconds is not None
+    assert smaller["step_seconds"] == pytest.approx(again.options[0].step_seconds.median)
 
 
 def test_two_changes_are_told_where_neither_keeps_the_batch_alone_and_both_do() -> None:
