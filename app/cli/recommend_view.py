@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text, print_verbatim
@@ -25,7 +26,7 @@ def show_recommendation(answer: Document) -> None:
     print_text(_workload_line(answer))
     print_table(OPTION_COLUMNS, [_option_row(option) for option in answer["options"]])
     _show_notes(answer["options"])
-    _show_list("Crossovers", [describe_crossover(crossover) for crossover in answer["crossovers"]])
+    _show_list("Crossovers", describe_crossovers(answer["crossovers"], answer["workload"]["data"]))
     _show_list("Why", [reason["text"] for reason in answer["reasons"]])
     _show_settings(answer["settings"])
     if answer["snippet"]:
@@ -38,6 +39,34 @@ def plan_label(plan: Document) -> str:
     from probes.workload.description import Plan
 
     return Plan.from_json(plan).label
+
+
+def describe_crossovers(crossovers: Sequence[Document], asked: str) -> list[str]:
+    """A sentence a pair of plans, fed as was asked for (where that is not told, as the first), with what other ways of
+    feeding the device make of it."""
+    pairs: dict[tuple[str, str], list[Document]] = {}
+    for crossover in crossovers:
+        pairs.setdefault((plan_label(crossover["from"]), plan_label(crossover["to"])), []).append(crossover)
+    return [_describe_pair(rows, asked) for rows in pairs.values()]
+
+
+def _describe_pair(rows: Sequence[Document], asked: str) -> str:
+    told = next((row for row in rows if row["data"] == asked), rows[0])
+    ways: dict[str, list[str]] = {}
+    for row in rows:
+        if row is not told:
+            ways.setdefault("the same" if _where(row) == _where(told) else _where(row), []).append(row["data"])
+    otherwise = "".join(f"; {where} with data {' and '.join(data)}" for where, data in ways.items())
+    return f"{describe_crossover(told).removesuffix('.')}{otherwise}."
+
+
+def _where(crossover: Document) -> str:
+    return {
+        "at": f"at batch {_around(crossover)}",
+        "always": "at every batch looked at",
+        "never": "not for good",
+        "undecided": "nobody can tell",
+    }[crossover["kind"]]
 
 
 def describe_crossover(crossover: Document) -> str:

@@ -7,7 +7,7 @@ function showAnswer(answer) {
   byId("options").replaceChildren(optionsTable(answer));
   fillList("notes", noteLines(answer.options));
   showCurves(answer);
-  fillPart("crossovers", answer.crossovers.map(describeCrossover));
+  fillPart("crossovers", describeCrossovers(answer.crossovers, answer.workload.data));
   fillPart("reasons", answer.reasons.map((reason) => reason.text));
   showSettings(answer.settings || {});
   byId("snippet-part").hidden = !answer.snippet;
@@ -69,13 +69,44 @@ function noteLines(options) {
   return [...plans].map(([text, names]) => (names.length === options.length && names.length > 1 ? text : `${names.join("; ")}: ${text}`));
 }
 
+// A sentence a pair of plans, fed as was asked for, with what other ways of feeding the device make of it.
+function describeCrossovers(crossovers, asked) {
+  const pairs = new Map();
+  for (const crossover of crossovers) {
+    const pair = `${units.plan(crossover.from)} -> ${units.plan(crossover.to)}`;
+    pairs.set(pair, [...(pairs.get(pair) || []), crossover]);
+  }
+  return [...pairs.values()].map((rows) => describePair(rows, asked));
+}
+
+function describePair(rows, asked) {
+  const told = rows.find((row) => row.data === asked) || rows[0];
+  const ways = new Map();
+  for (const row of rows.filter((other) => other !== told)) {
+    const where = whereCrossed(row) === whereCrossed(told) ? "the same" : whereCrossed(row);
+    ways.set(where, [...(ways.get(where) || []), row.data]);
+  }
+  const otherwise = [...ways].map(([where, data]) => `; ${where} with data ${data.join(" and ")}`).join("");
+  return `${describeCrossover(told).replace(/\.$/u, "")}${otherwise}.`;
+}
+
+const around = ({ batch_size: middle, low, high }) => (low !== null && low !== high ? `${middle} (${low} to ${high})` : `${middle}`);
+
+function whereCrossed(crossover) {
+  return {
+    at: `at batch ${around(crossover)}`,
+    always: "at every batch looked at",
+    never: "not for good",
+    undecided: "nobody can tell",
+  }[crossover.kind];
+}
+
 function describeCrossover(crossover) {
   const from = units.plan(crossover.from);
   const to = units.plan(crossover.to);
-  const around = crossover.low !== null && crossover.low !== crossover.high ? ` (${crossover.low} to ${crossover.high})` : "";
   const [smallest, largest] = crossover.looked_at;
   const sentence = {
-    at: `${to} overtakes ${from} at batch ${crossover.batch_size}${around}`,
+    at: `${to} overtakes ${from} at batch ${around(crossover)}`,
     always: `${to} is faster than ${from} at every batch looked at, from ${smallest} to ${largest}`,
     never: `${to} does not overtake ${from} for good from batch ${smallest} to ${largest}: it is slower at the largest`,
     undecided: `Whether ${to} overtakes ${from} for good cannot be told: at batch ${largest}, the largest looked at, their times overlap`,

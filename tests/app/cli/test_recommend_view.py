@@ -14,7 +14,7 @@ from app.advisor.recommendation import (
     Recommendation,
 )
 from app.cli.recommend import measurement_failed
-from app.cli.recommend_view import describe_crossover, show_recommendation
+from app.cli.recommend_view import describe_crossover, describe_crossovers, show_recommendation
 from probes.workload.description import Mode, ModelDescription, Plan, Workload
 
 ONE = Plan("cpu", "fp32", 1)
@@ -177,3 +177,22 @@ def test_a_crossover_is_a_sentence_that_says_no_more_than_its_kind(kind: str, wo
     assert sentence.endswith(
         "(data pinned, probed, limited by launching until batch 12, start-up repaid after 90 steps)."
     )
+
+
+def test_other_ways_of_feeding_a_device_are_told_beside_the_one_that_was_asked_for() -> None:
+    """One sentence a pair: with a card there were forty bullets."""
+    ways = (
+        replace(CROSSOVER, data="resident", low=None, high=None),
+        replace(CROSSOVER, data="pinned"),
+        replace(CROSSOVER, data="pageable", kind="never", batch_size=None, low=None, high=None),
+    )
+    threads = Crossover(ONE, TWO, "pinned", "always", None, None, None, None, None, "probed", (1, 64))
+    rows = [row.to_json() for row in (*ways, threads)]
+    first, second = describe_crossovers(rows, "pinned")
+    assert first.startswith("cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (2 to 4) (data pinned, probed,")
+    assert first.endswith("); at batch 3 with data resident; not for good with data pageable.")
+    assert second.endswith("from 1 to 64 (data pinned, probed).")
+    alike, _ = describe_crossovers([{**rows[1], "data": "resident"}, *rows[1:]], "pinned")
+    assert alike.endswith("); the same with data resident; not for good with data pageable.")
+    (untold,) = describe_crossovers(rows[:2], "pageable")
+    assert untold.startswith("cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (data resident,")

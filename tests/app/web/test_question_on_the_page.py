@@ -178,3 +178,19 @@ def test_the_tick_of_the_batch_asked_for_is_printed_over_no_other(service: str, 
     assert "120" in shown
     assert "128" not in shown
     assert len(shown) > 2
+
+
+def test_other_ways_of_feeding_a_device_are_told_beside_the_one_that_was_asked_for(service: str, tab: Tab) -> None:
+    """As on the command line."""
+    plans = {
+        "from": {"device": "cpu", "precision": "fp32", "threads": 2},
+        "to": {"device": "cuda:0", "precision": "bf16"},
+    }
+    told = {**plans, "kind": "at", "batch_size": 3, "low": 2, "high": 4, "looked_at": [1, 64], "basis": "probed"}
+    never = {**told, "kind": "never", "batch_size": None, "low": None, "high": None, "data": "resident"}
+    rows = [never, {**told, "data": "pageable"}, {**told, "data": "pinned"}]
+    tab.open(service)
+    assert tab.run(f"describeCrossovers({json.dumps(rows)}, 'pageable')") == [
+        "cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (2 to 4) (data pageable, probed)"
+        "; not for good with data resident; the same with data pinned."
+    ]
