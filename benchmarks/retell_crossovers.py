@@ -3,9 +3,9 @@
 python -m benchmarks.retell_crossovers FILE --profile FILE... [--store FOLDER] [--output FILE]
 
 FILE: what the run wrote; of runs since 2026-11-30 it holds what `quick` measured, by which `quick` is told anew; of an
-earlier one `instant` is. --profile: the run's calibrations, earliest first. Truth stays as it was measured; nobody
-computes beside it, as far as what is told anew knows. Traces are those of this code and torch; a store keeps them for
-the next time. This measures nothing, and any machine with as many cores does for it.
+earlier one only `instant` is, and nothing of `quick`. --profile: the run's calibrations, earliest first. Truth stays as
+it was measured; nobody computes beside it, as far as what is told anew knows. Traces are those of this code and torch;
+a store keeps them for the next time. This measures nothing, and any machine with as many cores does for it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ async def retell(document: Mapping[str, Any], calibrations: Sequence[Profile], c
         mine = [row for row in judged if row["model"] == name]
         workload = models[name].workload(models[name].batch_sizes[-1])
         trace, measured = await crosspoint.trace(workload), document.get("measured", {}).get(name)
-        told = {"instant": advisor.recommend(calm, profile, trace, (), Request(workload))}
-        if measured is not None:
-            known = [Measurement.from_json(row) for row in measured]
-            told["quick"] = advisor.recommend(calm, profile, trace, known, Request(workload))
-        pairs = {adviser: crossovers_by_pair(answer) for adviser, answer in told.items()}
+        pairs = {"instant": crossovers_by_pair(advisor.recommend(calm, profile, trace, (), Request(workload)))}
+        known = [Measurement.from_json(row) for row in measured or ()]
+        quick = advisor.recommend(calm, profile, trace, known, Request(workload)) if known else None
+        pairs["quick"] = {} if quick is None else crossovers_by_pair(quick)
         again = [{adviser: found.get((row["from"], row["to"])) for adviser, found in pairs.items()} for row in mine]
         rows += [{**row, **told_anew} for row, told_anew in zip(mine, again, strict=True)]
     rows += [row for row in document["rows"] if "error" in row]
@@ -75,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         document = json.loads(chosen.result.read_text(encoding="utf-8"))
         calibrations = [parse_profile(file.read_bytes()) for file in chosen.profile]
-    except (OSError, ValueError) as error:
-        parser.error(f"{chosen.result} cannot be told again: {error}")
-    with tempfile.TemporaryDirectory() as folder:
-        again = asyncio.run(run_retell(document, calibrations, chosen.store or Path(folder)))
+        with tempfile.TemporaryDirectory() as folder:
+            again = asyncio.run(run_retell(document, calibrations, chosen.store or Path(folder)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"{chosen.result} cannot be told again by these calibrations: {error!r}")
     if chosen.output is not None:
         chosen.output.write_text(json.dumps(again, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(describe_scores(again["table"]) + "\n")

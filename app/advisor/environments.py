@@ -106,7 +106,9 @@ def _gain_of_two(row: Measurement, with_it: Timing, without: Timing, startup_sec
     of the two spreads (docs/decisions/0014)."""
     step, control = interval_of_timing(with_it), interval_of_timing(without)
     within = Z * math.hypot(deviation(step), deviation(control))
-    spread = math.hypot(within, math.sqrt(2) * _between_processes_of(row, with_it))
+    own = _between_processes_of(row, with_it)
+    theirs = between_processes(row.plan) if row.plan.compiled else own  # what is compiled may wait for launches without
+    spread = math.hypot(within, own, theirs)
     return Gain(row.plan, row.batch_size, step, control, spread, startup_seconds=startup_seconds)
 
 

@@ -139,13 +139,14 @@ def crossover_of(
     steps at the batch asked for."""
     grid, both = batches.grid([first, second]), (first, second)
     known = [batch for batch in grid if all(batches.at(plan, batch) is not None for plan in both)]
-    ratio = ratio_of(batches.times[first.key], batches.times[second.key], batches.workload.data)
-    spread = remembered_ratio_spread()
+    ratio, spread = _ratio_of(batches, first, second, known), remembered_ratio_spread()
 
     def sign(batch: int) -> int | None:
-        if ratio is not None:
-            return ratio.sign(batch)
-        return compare(batches.at(first, batch), batches.at(second, batch), spread)
+        plain = compare(batches.at(first, batch), batches.at(second, batch), spread)
+        if ratio is None or plain is None:
+            return plain
+        told = ratio.sign(batch)
+        return 0 if batch in ratio.ran and told * plain < 0 else told  # nobody knows what is so where both did run
 
     found = find_crossover(sign, known)
     if found is None:
@@ -153,6 +154,7 @@ def crossover_of(
     likeliest = _medians_cross_at(first, second, batches, known, ratio)
     batch_size = _within(found, likeliest)
     estimates = [batches.at(plan, at) for at in _deciding(found, batch_size, known) for plan in both]
+    bases = [estimate.basis for estimate in estimates if estimate is not None]
     ours, theirs = batches.times[first.key], batches.times[second.key]
     is_told = theirs.predicted is not None and not second.is_cpu
     until = theirs.launch_bound_until(batches.grid([second])) if is_told else None
@@ -168,9 +170,18 @@ def crossover_of(
         launch_bound_until=until,
         launch_bound_at_largest=until is None if is_told else None,
         break_even_steps=break_even_steps(ours, theirs, batches, startups),
-        basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
+        basis=weakest(bases if ratio is None else [*bases, "probed"]),  # it rests on other batches, too
         looked_at=(known[0], known[-1]),
     )
+
+
+def _ratio_of(batches: Batches, first: Plan, second: Plan, known: Sequence[int]) -> PairRatio | None:
+    """None where others hold cores that either needs at any of these batches, too: then times are told as these make
+    them."""
+    told = (batches.at(plan, batch) for batch in known for plan in (first, second))
+    if len(known) < 2 or any(estimate is not None and estimate.slowed > 1 for estimate in told):
+        return None
+    return ratio_of(batches.times[first.key], batches.times[second.key], batches.workload.data)
 
 
 def _within(found: Found, likeliest: int | None) -> int | None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import NamedTuple
 
 from app.advisor.operation_prices.numerics import NDArray, np
 from app.advisor.time_model.fitting import ratio_spread
-from app.advisor.time_model.intervals import Z, half_width
+from app.advisor.time_model.intervals import Z, between_processes, half_width
 from app.advisor.time_model.measured import HALF_CARRIED_OCTAVES
+from app.advisor.time_model.step_estimate import at_one_time
 from app.advisor.time_model.step_time import PlanTime
 
 Numbers = NDArray[np.float64]
@@ -32,15 +33,17 @@ BETWEEN_TURNS, BETWEEN_TURNS_OF_THREADS = 0.03, 0.08
 SLOW_MOMENT = 2.0
 # So many times what is usual at the batches that ran.
 APART = 3.0
+# Fewer readings do not tell which of them met a slow moment.
+ENOUGH = 3
 # Degrees of freedom: the smaller, the less a reading counts that lies apart. Rounds of weighing anew.
 DEGREES, ROUNDS = 3.0, 8
 
 
 class _Reading(NamedTuple):
-    """Of both plans at one batch. octaves: its logarithm. off: the logarithm of their ratio, measured over predicted.
-    noise: of that, a standard deviation."""
+    """Of both plans. off: the logarithm of their ratio, measured over predicted. noise: of that, a standard
+    deviation."""
 
-    octaves: float
+    batch_size: int
     off: float
     noise: float
 
@@ -48,30 +51,38 @@ class _Reading(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PairRatio:
     """Of a step of the first plan over one of the second. prior: standard deviation of what the predicted ratio's
-    logarithm is off by, where nothing was measured. octaves: of the batches that ran; weights: what their errors count;
-    inverse: of their covariance."""
+    logarithm is off by, where nothing was measured. ran: the batches at which both did, octaves: their logarithms;
+    weights: what their errors count; inverse: of their covariance; explained_away: what is left of each reading that
+    counts for little, with no others beside it that bear that out."""
 
     first: PlanTime
     second: PlanTime
     data: str
     prior: float
+    ran: tuple[int, ...]
     octaves: Numbers
     weights: Numbers
     inverse: Numbers
+    explained_away: Numbers
+    _told: dict[int, float] = field(default_factory=dict)
 
     def log_ratio(self, batch_size: int) -> float:
         """Positive where the second is quicker."""
-        return _foretold(self.first, self.second, batch_size, self.data) + float(self._alike(batch_size) @ self.weights)
+        if batch_size not in self._told:
+            foretold = _foretold(self.first, self.second, batch_size, self.data)
+            self._told[batch_size] = foretold + float(self._alike(batch_size) @ self.weights)
+        return self._told[batch_size]
 
     def spread(self, batch_size: int) -> float:
         """That four in five are within."""
         alike = self._alike(batch_size)
-        return Z * math.sqrt(max(self.prior**2 - float(alike @ self.inverse @ alike), 0.0))
+        known = Z * math.sqrt(max(self.prior**2 - float(alike @ self.inverse @ alike), 0.0))
+        return math.hypot(known, float(np.max(alike / self.prior**2 * self.explained_away)))
 
     def sign(self, batch_size: int) -> int:
         """1 where the second is certain to be quicker, -1 where the first is, 0 where nobody can tell."""
-        log_ratio = self.log_ratio(batch_size)
-        return 0 if abs(log_ratio) <= self.spread(batch_size) else 1 if log_ratio > 0 else -1
+        log_ratio, spread = self.log_ratio(batch_size), self.spread(batch_size)
+        return (log_ratio > spread) - (log_ratio < -spread)
 
     def _alike(self, batch_size: int) -> Numbers:
         return _covariance(self.prior, self.octaves - math.log2(batch_size))
@@ -84,12 +95,14 @@ def ratio_of(first: PlanTime, second: PlanTime, data: str) -> PairRatio | None:
         return None
     prior = ratio_spread(first.predicted.model.fit.left_out, second.predicted.model.fit.left_out)
     readings = _readings(first, second, data)
-    if prior is None or not readings:
+    if prior is None or not readings or not all(math.isfinite(reading.off) for reading in readings):
         return None
-    prior = _widened(prior / Z, readings)
-    octaves = np.array([reading.octaves for reading in readings])
-    weights, inverse = _weighed(readings, _covariance(prior, octaves[:, None] - octaves[None, :]))
-    return PairRatio(first, second, data, prior, octaves, weights, inverse)
+    prior, ran = _widened(prior / Z, readings), tuple(reading.batch_size for reading in readings)
+    octaves, off = np.log2(np.array(ran, dtype=np.float64)), np.array([reading.off for reading in readings])
+    covariance = _covariance(prior, octaves[:, None] - octaves[None, :])
+    weights, inverse = _weighed(readings, covariance)
+    left = np.abs(off - covariance @ weights) if len(readings) < ENOUGH else np.zeros(len(readings))
+    return PairRatio(first, second, data, prior, ran, octaves, weights, inverse, left)
 
 
 def _widened(prior: float, readings: Sequence[_Reading]) -> float:
@@ -127,9 +140,12 @@ def _readings(first: PlanTime, second: PlanTime, data: str) -> list[_Reading]:
             or _is_told_otherwise(second, size, data)
         ):
             return []
-        off = math.log(one.median / other.median) - _foretold(first, second, size, data)
-        noise = math.hypot(half_width(one) / Z, half_width(other) / Z, turns)
-        found.append(_Reading(math.log2(size), off, noise))
+        off = math.log(one.median) - math.log(other.median) - _foretold(first, second, size, data)
+        apart = 0.0
+        if not at_one_time(ours.rows[size].measured_at, theirs.rows[size].measured_at):
+            apart = math.hypot(between_processes(first.plan), between_processes(second.plan))
+        noise = math.hypot(half_width(one) / Z, half_width(other) / Z, apart / Z, turns)
+        found.append(_Reading(size, off, noise))
     return found
 
 
@@ -144,7 +160,7 @@ def _foretold(first: PlanTime, second: PlanTime, batch_size: int, data: str) -> 
     assert first.predicted is not None
     assert second.predicted is not None
     ours, theirs = first.predicted.at(batch_size, data), second.predicted.at(batch_size, data)
-    return math.nan if ours is None or theirs is None else math.log(ours.median / theirs.median)
+    return math.nan if ours is None or theirs is None else math.log(ours.median) - math.log(theirs.median)
 
 
 def _covariance(prior: float, octaves: Numbers) -> Numbers:

@@ -74,7 +74,7 @@ def shared_spread(first: StepEstimate, second: StepEstimate, spread: RatioSpread
     if first.within is None or second.within is None:
         return predicted
     carried = math.hypot(first.carried, second.carried)
-    between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
+    between = 0.0 if at_one_time(first.measured_at, second.measured_at) else math.hypot(first.between, second.between)
     cards = 0.0 if first.between_cards and second.between_cards else max(first.between_cards, second.between_cards)
     least = carried if predicted is None else min(carried, predicted)
     return math.hypot(first.within, second.within, between, cards, least)
@@ -93,11 +93,9 @@ def remembered_ratio_spread() -> RatioSpread:
     return spread
 
 
-def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
-    """So it is taken to be where nobody noted when."""
-    if first.measured_at is None or second.measured_at is None:
-        return True
-    return abs(first.measured_at - second.measured_at) < ONE_TIME_SECONDS
+def at_one_time(one: float | None, other: float | None) -> bool:
+    """Of two measurements, by seconds since 1970. So it is taken to be where nobody noted when."""
+    return one is None or other is None or abs(one - other) < ONE_TIME_SECONDS
 
 
 def compare(first: StepEstimate | None, second: StepEstimate | None, spread: RatioSpread = ratio_spread) -> int | None:
@@ -109,7 +107,7 @@ def compare(first: StepEstimate | None, second: StepEstimate | None, spread: Rat
         return None
     shared = shared_spread(first, second, spread)
     if shared is not None:
-        gain = math.log(first.seconds.median / second.seconds.median)
+        gain = math.log(first.seconds.median) - math.log(second.seconds.median)
         return 0 if abs(gain) <= shared else 1 if gain > 0 else -1
     ours, theirs = first.seconds, second.seconds
     return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0

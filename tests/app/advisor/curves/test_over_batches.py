@@ -201,7 +201,7 @@ def test_a_crossover_rests_on_what_the_batches_rest_on_that_it_hangs_on(
     assert (found.kind, found.basis) == (far, "predicted")
     (near,) = crossovers_of(Batches(workload, times, {ONE.key: up_to(16), TWO.key: up_to(16)}), [(ONE, TWO)], rows)
     assert near.kind == kind
-    assert near.basis == ("predicted" if kind == "always" else "measured")  # at a batch of one neither ran
+    assert near.basis == ("predicted" if kind == "always" else "probed")  # at a batch of one neither ran
 
 
 def test_a_start_is_repaid_by_steps_of_its_own_batch() -> None:

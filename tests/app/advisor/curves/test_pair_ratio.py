@@ -3,6 +3,7 @@ crossover far, and what holds at several batches is believed."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from app.advisor import Request, recommend
 from app.advisor.curves.pair_ratio import PairRatio, ratio_of
 from app.advisor.known import gather
 from app.advisor.recommendation import Crossover
+from probes.hardware import Load
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 from tests.app.advisor.build import ONE, TWO, a_gpu, a_measurement, a_summary, a_survey, a_workload
@@ -91,3 +93,73 @@ def test_without_both_plans_at_one_batch_or_on_a_device_nothing_is_smoothed() ->
     on_card = [a_measurement(plan, 16, 0.1) for plan in (ONE, GPU)]
     assert ratio(on_card, to=GPU) is None
     assert ratio([]) is None
+
+
+@pytest.mark.parametrize(("slower", "sizes"), [(1.9, (64,)), (3.0, (16, 64, 256))])
+def test_nothing_is_certain_against_what_ran_at_the_batch_that_was_asked_for(
+    slower: float, sizes: tuple[int, ...]
+) -> None:
+    """One thread is recommended there, by what both took."""
+    found = recommend(a_survey(), PROFILE, None, rows({64: slower}, sizes), Request(WORKLOAD, "fp32"))
+    assert found.recommended == ONE
+    (told,) = (row for row in found.crossovers if (row.start, row.to) == (ONE, TWO))
+    assert told.high is None or told.high > 64
+
+
+def test_of_few_readings_nobody_knows_which_met_a_slow_moment() -> None:
+    """One that is hardly believed makes it less certain, not as certain as if there were none."""
+    plain, shaken = ratio(rows(sizes=(64,))), ratio(rows({64: 1.5}, (64,)))
+    assert plain is not None
+    assert shaken is not None
+    assert shaken.spread(64) > plain.spread(64) + 0.2
+    assert shaken.log_ratio(64) - shaken.spread(64) < plain.log_ratio(64) - math.log(1.5) + 0.1
+    assert shaken.spread(64) > shaken.spread(4096) > plain.spread(4096)
+
+
+def test_measurements_of_different_days_are_no_turns_of_one() -> None:
+    def measured_at(*times: float) -> float:
+        both = (replace(row, measured_at=time) for row, time in zip(rows(sizes=(64,)), times, strict=True))
+        found = ratio(list(both))
+        assert found is not None
+        return found.spread(64)
+
+    assert measured_at(1e9, 1e9 + 60) == pytest.approx(ratio_spread_of(rows(sizes=(64,))))
+    assert measured_at(1e9, 1e9 + 1e6) > 1.05 * measured_at(1e9, 1e9)
+
+
+def ratio_spread_of(measurements: list[Measurement]) -> float:
+    found = ratio(measurements)
+    assert found is not None
+    return found.spread(64)
+
+
+def test_the_other_way_round_it_is_the_other_sign() -> None:
+    known = gather(a_survey(), PROFILE, None, rows({16: 1.4}), Request(WORKLOAD, "fp32"))
+    there, back = (
+        ratio_of(known.times[one.key], known.times[other.key], WORKLOAD.data) for one, other in ((ONE, TWO), (TWO, ONE))
+    )
+    assert there is not None
+    assert back is not None
+    for size in (1, 3, 16, 100, 4096):
+        assert there.log_ratio(size) == pytest.approx(-back.log_ratio(size))
+        assert there.spread(size) == pytest.approx(back.spread(size))
+        assert there.sign(size) == -back.sign(size)
+
+
+@pytest.mark.parametrize(("one", "two"), [(1e300, 1e-300), (1e-300, 1e300), (1e-9, 1e6)])
+def test_times_that_nothing_can_have_taken_are_no_reason_to_fail(one: float, two: float) -> None:
+    taken = [a_measurement(ONE, 64, one), a_measurement(TWO, 64, two)]
+    found = ratio(taken)
+    assert found is None or math.isfinite(found.log_ratio(64))
+    assert between_threads(taken).kind in ("at", "always", "never", "undecided")
+
+
+def test_where_others_hold_cores_now_times_are_told_as_they_make_them() -> None:
+    """At batches that did not run as well: a rule that knows nothing of them would not say so."""
+    calm = between_threads(rows())
+    held = recommend(
+        replace(a_survey(), load=Load(busy_fraction=0.5)), PROFILE, None, rows(), Request(WORKLOAD, "fp32")
+    )
+    (told,) = (row for row in held.crossovers if (row.start, row.to) == (ONE, TWO))
+    assert calm.kind == "at"
+    assert told.kind != "at" or told.medians_cross_at != calm.medians_cross_at
