@@ -159,10 +159,10 @@ class RealSteps:
         start_seconds: float,
     ) -> None:
         """What may make the answer's best plan faster. Where that fails the answer is as good as before."""
-        best = answer.recommended
-        if best is None:
-            return
         variants = await asyncio.to_thread(variants_of, survey, answer, trace, self.fresh)
+        if not variants:
+            return
+        best = bare(variants[0])
         lab, workload, turn_seconds = self._crosspoint.lab, self._request.workload, self._turn_seconds(answer, best)
         before = self._begin_seconds(best), self._device_seconds(best)  # a first step
         start_seconds += self._device_seconds(best)
