@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import NamedTuple
 
-from app.advisor.operation_prices.numerics import NDArray, np
+from app.advisor.numerics import NDArray, np
 from app.advisor.time_model.fitting import ratio_spread
 from app.advisor.time_model.intervals import Z, between_processes, half_width
 from app.advisor.time_model.measured import HALF_CARRIED_OCTAVES

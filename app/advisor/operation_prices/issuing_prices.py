@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from app.advisor.numerics import NDArray, np
 from app.advisor.operation_prices.device_operations import same_kernel
-from app.advisor.operation_prices.numerics import NDArray, np
 from probes.context import Context, ContextOperation
 from probes.trace import Kind
 

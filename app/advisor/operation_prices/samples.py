@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.advisor.operation_prices.numerics import NDArray, np
+from app.advisor.numerics import NDArray, np
 
 # A Gaussian process (Rasmussen and Williams, 2006, "Gaussian Processes for Machine Learning", chapters 2 and 4): the
 # logarithms vary by as much about a level that is known as little, smoothly over so many e-folds of each coordinate

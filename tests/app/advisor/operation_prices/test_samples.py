@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from app.advisor.operation_prices.numerics import np
+from app.advisor.numerics import np
 from app.advisor.operation_prices.samples import FEW_ROWS, MOST_BEYOND, MOST_ROWS, Place, Sample, Samples
 
 
