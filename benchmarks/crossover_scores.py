@@ -9,6 +9,9 @@ the second plan is not ahead at the largest batch that ran, `never` is right as 
 / F is wrong, and of any other nobody knows: it is counted apart. Pairs whose bracket is the whole range, as they are
 within 3 % at nearly every batch, have no crossover to find and are left out.
 
+A time is the calm machine's (docs/decisions/0013): of a batch's turns those count in which both plans met calm cores,
+where there are as many as LEAST_CALM; runs before 2026-11-30, 21:50 do not say which did, and all of theirs count.
+
 What it costs to follow what was told stands beside it: how much longer the plan takes that is told to be ahead than the
 one that is, on average over the batches that ran. Where two plans hardly differ over a wide range, the crossover is
 anywhere in it, and a miss costs nothing.
@@ -27,8 +30,10 @@ from statistics import fmean, median
 from typing import Any
 
 Document = dict[str, Any]
+Both = tuple[Sequence[float], Sequence[float]]  # what each of two plans took, in its processes
 # Two plans within this are the same to anybody.
 TIE = 0.03
+LEAST_CALM = 2
 NARROW = 1.5  # a bracket's width at which bisection may stop
 # Adviser -> the factor that is right, and in how many of the pairs (issue: crossover batch against bisected truth).
 FACTORS = {"instant": 2.0, "quick": 1.5}
@@ -98,10 +103,19 @@ class Truth:
         return batch_size <= self.high * factor
 
 
-def truth_of(times: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> Truth:
+def truth_of(times: Mapping[int, Both]) -> Truth:
     """times: by batch size, what each plan took in each process. A plan that did not run there has no times, and the
     batch does not count."""
     return Truth({size: sign(gain(*both)) for size, both in times.items() if both[0] and both[1]})
+
+
+def of_calm(
+    first: Sequence[float], second: Sequence[float], calm: tuple[Sequence[bool], Sequence[bool]] | None
+) -> Both:
+    """Of what two plans took in each process, in turns, the turns in which both met calm cores; all, where these are
+    too few. calm: which did; None: nobody knows."""
+    kept = [place for place, both in enumerate(zip(*calm, strict=False)) if all(both)] if calm else []
+    return ([first[at] for at in kept], [second[at] for at in kept]) if len(kept) >= LEAST_CALM else (first, second)
 
 
 def gain(first: Sequence[float], second: Sequence[float]) -> float:
@@ -181,16 +195,17 @@ def _scored(adviser: str, figure: str, factor: float, told: Sequence[tuple[Docum
     }
 
 
-def cost_of_following(told: float, times: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> float:
+def cost_of_following(told: float, times: Mapping[int, Both]) -> float:
     """How much longer than the quicker plan the one takes that is told to be ahead (0.1: a tenth), on average over the
     batches at which both ran. told: the batch from which the second is said to be ahead."""
     gains = {size: gain(*both) for size, both in times.items() if both[0] and both[1]}
     return fmean(math.expm1(max(0.0, -by if size >= told else by)) for size, by in gains.items()) if gains else 0.0
 
 
-def _times(row: Document) -> dict[int, tuple[Sequence[float], Sequence[float]]]:
+def _times(row: Document) -> dict[int, Both]:
     """As they were measured, also after a trip through JSON, whose keys are texts."""
-    return {int(size): (first, second) for size, (first, second) in row["times"].items()}
+    calm = {int(size): (first, second) for size, (first, second) in row.get("calm", {}).items()}
+    return {int(size): of_calm(*both, calm.get(int(size))) for size, both in row["times"].items()}
 
 
 def describe_scores(table: Sequence[Document]) -> str:

@@ -39,7 +39,18 @@ from app.advisor.time_model.pooled import pool
 from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
-from benchmarks.crossover_scores import Truth, describe_scores, gain, score, sign, truth_of, wanted
+from benchmarks.crossover_scores import (
+    LEAST_CALM,
+    Both,
+    Truth,
+    describe_scores,
+    gain,
+    of_calm,
+    score,
+    sign,
+    truth_of,
+    wanted,
+)
 from benchmarks.output import Unfinished, output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
@@ -63,17 +74,20 @@ LEAST_RUNGS = 2  # or there is no bracket
 ROUNDS = 3  # of bisection: a factor of eight becomes less than 1.5
 # Processes of each plan at a batch size, and where two plans are as close as two processes of one are.
 PROCESSES, MOST_PROCESSES, CLOSE = 3, 7, 0.1
+LOOKS = 2  # at batches that others contradict, or where hardly a turn met calm cores; minutes apart
 
 
 @dataclass
 class Measured:
-    """One model's truth. times: by batch size and plan, each process's median."""
+    """One model's truth. times: by batch size and plan, each process's median. calm: likewise, whether it met calm
+    cores."""
 
     crosspoint: Crosspoint
     row: Row
     plans: Sequence[Plan]
     seconds: float
     times: dict[int, dict[str, list[float]]] = field(default_factory=dict)
+    calm: dict[int, dict[str, list[bool]]] = field(default_factory=dict)
 
     async def measure(self, size: int, pairs: Sequence[Pair]) -> None:
         """All plans of these pairs in turns, each in a process of its own."""
@@ -81,9 +95,11 @@ class Measured:
         plans = [plan for plan in self.plans if plan.label in labels]
         rows = await measure_plans(self.crosspoint, self.row.workload(size), plans, self.seconds)
         known = self.times.setdefault(size, {plan.label: [] for plan in self.plans})
+        calm = self.calm.setdefault(size, {label: [True] * len(times) for label, times in known.items()})
         for row in rows:
             if row.outcome == "ok" and row.step is not None:
                 known[row.plan.label].append(row.step.median)
+                calm[row.plan.label].append(not row.is_reckoned)
 
     async def bisect(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
         reach = await self._climb(pairs)
@@ -91,14 +107,30 @@ class Measured:
         return await self.look_again(pairs)
 
     async def look_again(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
-        """At batches that others contradict: all processes of a batch run within seconds, which may be slow ones. All
-        pairs that ran there, whose plans are compared process by process."""
-        for size in sorted({size for truth in self.truths(pairs).values() for size in truth.contradicted}):
-            times = self.times[size]
-            await self._settle(size, [pair for pair in pairs if times[pair[0]] and times[pair[1]]])
-        sizes = {pair: self._truth(pair).signs for pair in pairs}
-        await self._narrow(pairs, {pair: max(ran, default=0) for pair, ran in sizes.items()})
+        """At batches that others contradict, and where hardly a turn met calm cores: all processes of a batch run
+        within seconds, which may be slow ones. All pairs that ran there, whose plans are compared turn by turn."""
+        for _ in range(LOOKS):
+            for size in sorted(self._doubted(pairs)):
+                await self._settle(size, [pair for pair in pairs if all(self.at(size, pair))])
+            sizes = {pair: self._truth(pair).signs for pair in pairs}
+            await self._narrow(pairs, {pair: max(ran, default=0) for pair, ran in sizes.items()})
         return self.truths(pairs)
+
+    def _doubted(self, pairs: Sequence[Pair]) -> set[int]:
+        contradicted = {size for truth in self.truths(pairs).values() for size in truth.contradicted}
+        return contradicted | {
+            size for size in self.calm for pair in pairs if all(self.at(size, pair)) and self._is_slow(size, pair)
+        }
+
+    def _is_slow(self, size: int, pair: Pair) -> bool:
+        first, second = (self.calm[size][label] for label in pair)
+        return sum(both == (True, True) for both in zip(first, second, strict=False)) < LEAST_CALM
+
+    def at(self, size: int, pair: Pair) -> Both:
+        """What both took in the turns that count."""
+        first, second = pair
+        times, calm = self.times[size], self.calm.get(size)
+        return of_calm(times[first], times[second], None if calm is None else (calm[first], calm[second]))
 
     def truths(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
         return {pair: self._truth(pair) for pair in pairs}
@@ -124,18 +156,25 @@ class Measured:
         return reach
 
     def _is_short(self, size: int, pair: Pair) -> bool:
-        times = [self.times[size][label] for label in pair]
-        return all(each and median(each) <= LONGEST_STEP_SECONDS for each in times)
+        return all(each and median(each) <= LONGEST_STEP_SECONDS for each in self.at(size, pair))
 
     async def _settle(self, size: int, pairs: Sequence[Pair]) -> None:
         for _ in range(PROCESSES):
             await self.measure(size, pairs)
         for _ in range(MOST_PROCESSES - PROCESSES):
-            if any(is_doubtful(*(self.times[size][label] for label in pair)) for pair in pairs):
+            if any(is_doubtful(*self.at(size, pair)) for pair in pairs):
                 await self.measure(size, pairs)
 
     def _truth(self, pair: Pair) -> Truth:
-        return truth_of({size: (plans[pair[0]], plans[pair[1]]) for size, plans in self.times.items()})
+        return truth_of({size: self.at(size, pair) for size in self.times})
+
+    def document(self, pair: Pair) -> Document:
+        """What is kept of a pair's truth, but for what it says."""
+        kept = {"times": self.times, "calm": self.calm}
+        return {
+            name: {size: [plans[label] for label in pair] for size, plans in sorted(sizes.items())}
+            for name, sizes in kept.items()
+        }
 
 
 def is_doubtful(first: Sequence[float], second: Sequence[float]) -> bool:
@@ -205,7 +244,7 @@ class Bench:
             "from": pair[0],
             "to": pair[1],
             "truth": truth.to_json(),
-            "times": {size: [plans[pair[0]], plans[pair[1]]] for size, plans in sorted(by.times.items())},
+            **by.document(pair),
             **{adviser: answers.get(pair) for adviser, answers in told.items()},
         }
         self.say(describe_row(document))

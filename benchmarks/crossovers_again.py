@@ -40,21 +40,22 @@ async def look_again(document: Document, folder: Path) -> Document:
             mine = [row for row in rows if row["model"] == name and "error" not in row]
             workload = models[name].workload(models[name].batch_sizes[-1])
             plans = candidate_plans(await crosspoint.survey(), Request(workload))
-            measured = Measured(crosspoint, models[name], plans, document["seconds_a_batch"], times_of(mine))
+            kept = (times_of(mine), times_of(mine, "calm"))
+            measured = Measured(crosspoint, models[name], plans, document["seconds_a_batch"], *kept)
             pairs: list[Pair] = [(row["from"], row["to"]) for row in mine]
             truths = await measured.look_again(pairs)
             for row, pair in zip(mine, pairs, strict=True):
                 row["truth"] = truths[pair].to_json()
-                row["times"] = {str(s): [times[pair[0]], times[pair[1]]] for s, times in sorted(measured.times.items())}
+                row |= json.loads(json.dumps(measured.document(pair)))
             fresh_processes.end()
     return {**document, "looked_again": True, "table": score(rows), "rows": rows}
 
 
-def times_of(rows: Sequence[Document]) -> dict[int, dict[str, list[float]]]:
-    """By batch size and plan, of one model's pairs."""
-    times: dict[int, dict[str, list[float]]] = {}
+def times_of(rows: Sequence[Document], name: str = "times") -> dict[int, dict[str, list[Any]]]:
+    """By batch size and plan, of one model's pairs. name: `times`, or `calm`, which earlier runs do not have."""
+    times: dict[int, dict[str, list[Any]]] = {}
     for row in rows:
-        for size, both in row["times"].items():
+        for size, both in row.get(name, {}).items():
             times.setdefault(int(size), {}).update(zip((row["from"], row["to"]), both, strict=True))
     return times
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from app.advisor.request import Request
 from app.errors import CrosspointError
 from benchmarks import crossovers
 from benchmarks.crossover_scores import (
+    LEAST_CALM,
     NARROW,
     Truth,
     cost_of_following,
     describe_scores,
+    of_calm,
     score,
     told_batch,
     truth_of,
@@ -209,6 +212,57 @@ def test_a_batch_that_met_slow_seconds_is_measured_once_more(monkeypatch: pytest
     assert asked.count(8) > crossovers.MOST_PROCESSES
     assert truth.signs[8] == 1
     assert truth.kind == "always"
+
+
+def test_turns_on_calm_cores_count_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second plan is ahead everywhere, but at eight samples for the first seven times, when no core was calm."""
+    asked: list[int] = []
+
+    async def measure(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
+        size = workload.batch_size
+        asked.append(size)
+        slow = size == 8 and asked.count(8) <= crossovers.MOST_PROCESSES
+        share = 1.0 if slow else 0.2
+        rows = [a_measurement(ONE, size, 1e-3 * size), a_measurement(TWO, size, (1.5e-3 if slow else 0.5e-3) * size)]
+        return [replace(row, slow_share=share, slowdown=None if slow else 1.3) for row in rows]
+
+    monkeypatch.setattr(crossovers, "measure_plans", measure)
+    nobody: Any = None
+    pair = (ONE.label, TWO.label)
+    measured = Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0)
+    truth = asyncio.run(measured.bisect([pair]))[pair]
+    assert truth.signs[8] == 1
+    assert truth.kind == "always"
+    kept = measured.document(pair)
+    assert kept["calm"][8][0] == [False] * crossovers.MOST_PROCESSES + [True] * LEAST_CALM
+    assert len(kept["times"][8][1]) == len(kept["calm"][8][1])
+    assert set(measured.at(8, pair)[1]) == {0.5e-3 * 8}
+
+
+def test_all_turns_count_where_hardly_one_was_calm_and_where_nobody_knows() -> None:
+    first, second = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
+    assert of_calm(first, second, ([True, False, True], [True, True, True])) == ([1.0, 3.0], [4.0, 6.0])
+    assert of_calm(first, second, ([True, False, True], [False, True, True])) == (first, second)
+    assert of_calm(first, second, None) == (first, second)
+
+
+def test_a_batch_of_no_calm_turn_is_measured_anew_though_no_other_contradicts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    async def measure(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
+        size = workload.batch_size
+        asked.append(size)
+        slow = size == 1 and asked.count(1) <= crossovers.PROCESSES
+        rows = [a_measurement(ONE, size, 1e-3 * size), a_measurement(TWO, size, 0.5e-3 * size)]
+        return [replace(row, slow_share=1.0 if slow else 0.0, slowdown=None if slow else 1.0) for row in rows]
+
+    monkeypatch.setattr(crossovers, "measure_plans", measure)
+    nobody: Any = None
+    asyncio.run(Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0).bisect([(ONE.label, TWO.label)]))
+    assert asked.count(1) == 2 * crossovers.PROCESSES
+    assert asked.count(8) == crossovers.PROCESSES
 
 
 def test_the_times_of_a_kept_run_s_model_are_those_of_all_its_pairs() -> None:
