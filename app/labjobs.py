@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.advisor.crowding import BACKGROUND_CORES
 from app.advisor.like_cards import devices_to_calibrate
 from app.advisor.plans import must_ask_torch
 from probes.checked import make_printable
@@ -64,17 +65,19 @@ def measure_job(
 
 def without_own(result: dict[str, Any], own_cores: float) -> dict[str, Any]:
     """Of a `measure` job, whose noise and rows tell of others. own_cores: of what it takes for theirs, that are this
-    process's and what else it started: in a later answer these would be others who have left."""
+    process's and what else it started: nobody who is here now. Of the rows they are taken off as long as they are too
+    few to be in a step's way: a trace for another question holds cores as any program does."""
 
-    def less(document: Mapping[str, Any]) -> dict[str, Any]:
+    def less(document: Mapping[str, Any], own: float) -> dict[str, Any]:
         others = document.get("others_cores")
         if not isinstance(others, int | float):
             return dict(document)
-        return {**document, "others_cores": max(0.0, others - own_cores)}
+        return {**document, "others_cores": max(0.0, others - own)}
 
-    changed = {**result, "noise": less(result.get("noise") or {})}
+    changed = {**result, "noise": less(result.get("noise") or {}, own_cores)}
     if isinstance(rows := result.get("measurements"), list):
-        changed["measurements"] = [less(row) if isinstance(row, dict) else row for row in rows]
+        own = min(own_cores, BACKGROUND_CORES)
+        changed["measurements"] = [less(row, own) if isinstance(row, dict) else row for row in rows]
     return changed
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from app import labjobs
 from app.advisor.curves.crossover import batch_grid
 from app.advisor.curves.winners import Cell, winners
+from app.advisor.plans import candidate_plans, must_ask_torch, profiled_plans
 from app.advisor.recommendation import Reason, Recommendation, fields_of, plan_name
 from app.advisor.request import Request
 from app.answering.grounds import Grounds
@@ -48,6 +49,9 @@ OF_A_WIDTH = frozenset(
         "not-measured",
         "not-traced",
         "not-saved",
+        "free-memory-unknown",
+        "slow-cores",
+        "noise",
         "experts-evenly-chosen",
         "layers-dropped",
         "untrained-parts",
@@ -62,6 +66,9 @@ OF_A_TIME = frozenset(
         "crowded",
         "busy-device",
         "sick-device",
+        "free-memory-unknown",
+        "slow-cores",
+        "noise",
         "experts-evenly-chosen",
         "layers-dropped",
         "unknown-work",
@@ -149,10 +156,12 @@ class Map:
 
 
 def _once_each(reasons: Iterable[Reason]) -> dict[tuple[str, ...], Reason]:
-    """By what makes them the same; the last of each."""
-    return {
-        (reason.code,) if reason.code in OF_THE_MACHINE else (reason.code, reason.text): reason for reason in reasons
-    }
+    """By what makes them the same, as of one card; the last of each."""
+    return {(reason.code, _subject(reason)): reason for reason in reasons}
+
+
+def _subject(reason: Reason) -> str:
+    return str(reason.evidence.get("device", "")) if reason.code in OF_THE_MACHINE else reason.text
 
 
 async def draw_map(
@@ -161,6 +170,7 @@ async def draw_map(
     """The map up to the request's batch size. Above effort `instant` each width is measured first, at a middle batch of
     those that fit, within what the effort allows a question. What goes wrong at a width costs its row. Raises
     InvalidRequest, UnknownProfile, and StoreError where nobody can look that up."""
+    await _check_asked(crosspoint, request)
     sizes = batch_grid(request.workload.batch_size)
     chosen = sorted(set(widths))
     rows = [
@@ -168,6 +178,17 @@ async def draw_map(
         for place, width in enumerate(chosen)
     ]
     return Map(request.workload, sizes, tuple(rows), request.profile)
+
+
+async def _check_asked(crosspoint: Crosspoint, request: Request) -> None:
+    """Before a process is started for the first width. Cards that torch has to be asked for are left to it. Raises
+    InvalidRequest, UnknownProfile, StoreError."""
+    survey = await crosspoint.survey()
+    profile = await crosspoint.profile(survey, request.profile) if request.profile is not None else None
+    if profile is not None and profile.fingerprint != survey.fingerprint:
+        profiled_plans(profile, request)
+    elif not must_ask_torch(survey):
+        candidate_plans(survey, request)
 
 
 def _part_of(on_progress: OnProgress, place: int, count: int, width: float) -> OnProgress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -146,14 +147,27 @@ def _refuse_unreadable(profile: Profile) -> None:
 
 def refuse_impostor(profile: Profile, survey: Survey) -> None:
     """Raises ProfileRefused for one that has this machine's fingerprint and speaks of another machine."""
-    if profile.fingerprint != survey.fingerprint or profile.hardware is None:
+    if profile.fingerprint != survey.fingerprint:
         return
-    if found := contradictions(profile.hardware, survey):
+    most, cores = max((point.plan.threads or 0 for point in profile.points), default=0), _cores(survey)
+    if cores and most > cores:
+        raise ProfileRefused(
+            "profile-refused",
+            f"This profile was not taken: it claims to be this machine's, and has plans of {most} threads where there "
+            f"are {cores} cores.",
+        )
+    if profile.hardware is not None and (found := contradictions(profile.hardware, survey)):
         raise ProfileRefused(
             "profile-refused",
             "This profile was not taken: it claims to be this machine's and describes another one "
             f"({len(found)} of its facts {'does' if len(found) == 1 else 'do'} not hold here).",
         )
+
+
+def _cores(survey: Survey) -> int:
+    """All that a calibration may have had a thread for; 0: not known."""
+    cpu = survey.cpu
+    return max(cpu.logical_cores or 0, math.ceil(cpu.usable_cores or 0), cpu.physical_cores or 0)
 
 
 async def _refuse_shadowed(crosspoint: Crosspoint, profile: Profile, here: str) -> None:

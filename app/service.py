@@ -268,10 +268,14 @@ class Crosspoint:
 
     async def measurements(self, survey: Survey, workload: Workload) -> list[Measurement]:
         """What was measured of this workload on this machine as it is now, of plans that can run there now."""
-        if not survey.fingerprint:  # the survey failed: whose they would be is not known
-            return []
-        kept = await unless_unreadable(self.store.measurements(survey.fingerprint, workload)) or []
+        kept = await self.measurements_of(survey.fingerprint, workload)
         return await without_uncompilable(kept) if self.is_here else kept
+
+    async def measurements_of(self, fingerprint: str, workload: Workload) -> list[Measurement]:
+        """What was measured of it on any machine that left it in this store."""
+        if not fingerprint:  # the survey failed: whose they would be is not known
+            return []
+        return await unless_unreadable(self.store.measurements(fingerprint, workload)) or []
 
     async def calibrate(
         self,

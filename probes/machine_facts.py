@@ -11,7 +11,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from probes import bounds
-from probes.checked import check_count, check_list, check_number, check_object, check_text, make_printable, member
+from probes.checked import (
+    check_count,
+    check_flag,
+    check_list,
+    check_number,
+    check_object,
+    check_text,
+    make_printable,
+    member,
+)
 from probes.figures import format_gib
 from probes.hardware import Accelerator, Memory, Survey, Torch
 
@@ -78,7 +87,7 @@ def _device(document: Any, place: str) -> DeviceFacts:
         name=_text(row, "name", place),
         memory_total_bytes=_count(row, "memory_total_bytes", place, MAX_BYTES),
         compute_capability=_text(row, "compute_capability", place, r"\d{1,3}\.\d{1,3}"),
-        unified_memory=row.get("unified_memory") is True,
+        unified_memory=check_flag(row.get("unified_memory", False), f"{place}.unified_memory"),
     )
 
 

@@ -23,7 +23,7 @@ from probes.measurement import Timing
 from probes.plan_check import check_plan, check_rates
 from probes.points import NetworkPoint, Point
 from probes.traces_of_rows import TracesOfRows
-from probes.workload.description import PLAN_VARIABLES, PRECISIONS, Plan
+from probes.workload.description import PLAN_CHANGES, PLAN_VARIABLES, PRECISIONS, Plan
 
 PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is
 
@@ -86,6 +86,8 @@ def _timing(value: Any, place: str) -> Timing:
 
 def check_written_plan(value: Any, place: str) -> Plan:
     row = check_object(value, place)
+    if changed := next((name for name in PLAN_CHANGES if row.get(name, False) is not False), None):
+        raise Refused(f"{place}.{changed} has to be left out: calibrations clock plans as torch runs them")
     threads = row.get("threads")
     plan = Plan(
         check_text(member(row, "device", place), f"{place}.device", 32, DEVICE_PATTERN),

@@ -42,10 +42,10 @@ READABLE_VERSIONS = ("1", "2", "3", SCHEMA_VERSION)
 # How calibrations measure: what those of another method measured is not taken into one mean with theirs. To be counted
 # up with each change after which an operation's time or name is another. 0: all before it was counted; 1: operations
 # are clocked on settled heaps, and told apart by the kernels that their arguments choose; 2: on memory that was touched
-# before, and of a network of wide layers at a larger batch. Whole steps of a user's own model are counted by themselves
-# (probes.measurement.METHOD): those of another method are not read at all, where a profile is, since a measurement
-# takes seconds to make again.
-METHOD = 2
+# before, and of a network of wide layers at a larger batch; 3: cores that share no cache are heard, and do not count as
+# calm. Whole steps of a user's own model are counted by themselves (probes.measurement.METHOD): those of another method
+# are not read at all, where a profile is, since a measurement takes seconds to make again.
+METHOD = 3
 
 CalibrationEffort = Literal["quick", "full"]
 EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)

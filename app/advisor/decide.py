@@ -59,7 +59,9 @@ def recommend(
     best = ranking.best.plan if ranking.best is not None else None
     batches = known.batches(ranking)
     pairs = known.pairs(ranking, batches)
-    sizes, curves = curves_over(batches, plans_of(pairs, known.with_curve(ranking.best)))
+    # Of a single plan that does not fit here the curve shows where it does.
+    drawn = plans_of(pairs, known.with_curve(ranking.best)) or tuple(option.plan for option in ranking.unlike[:1])
+    sizes, curves = curves_over(batches, drawn)
     told = in_bus_order(ranking.best, _cards(known))
     return Recommendation(
         workload=workload,
@@ -75,7 +77,7 @@ def recommend(
         curves=curves,
         settings=settings_for(told, pins=best is not None and _pins(known, best)),
         reasons=reasons_of(survey, profile, request, known, ranking),
-        load=load_of(known.crowd),
+        load=None if known.elsewhere is not None else load_of(known.crowd),
         snippet=write_snippet(workload, told.plan) if told is not None else None,
     )
 

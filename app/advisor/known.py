@@ -273,7 +273,8 @@ def gather(
 
 
 class _AnsweredFor(NamedTuple):
-    """The machine that is asked about. survey: None where nobody knows its facts; crowd: who holds its cores now;
+    """The machine that is asked about. survey: None where nobody knows its facts; crowd: who holds its cores now, none
+    of another machine's;
     kinds, busy, sick: as Known has them; free: devices that nobody else computes on now."""
 
     survey: Survey | None
@@ -285,12 +286,12 @@ class _AnsweredFor(NamedTuple):
 
 
 def _answered_for(survey: Survey, elsewhere: Profile | None) -> _AnsweredFor:
-    """Of another machine nobody knows who computes there now."""
+    """Of another machine nobody knows who computes there now: what it takes by itself is told, whoever was there."""
     if elsewhere is None:
         sick = frozenset(sick_devices(survey))
         return _AnsweredFor(survey, crowd_of(survey), same_kinds(survey), *devices_by_use(survey), sick)
     machine = idle_survey(elsewhere.hardware) if elsewhere.hardware else None
-    return _AnsweredFor(machine, None, kinds_elsewhere(machine, elsewhere))
+    return _AnsweredFor(machine, crowd_of(machine) if machine else None, kinds_elsewhere(machine, elsewhere))
 
 
 def _memory_of(
@@ -366,7 +367,7 @@ def _advice(
     captured: bool,
     unreadable: str | None,
 ) -> Advice:
-    return advice_for(
+    advice = advice_for(
         request,
         elsewhere=elsewhere is not None,
         is_calibrated=profile is not None,
@@ -375,6 +376,7 @@ def _advice(
         untold_type=_untold_type(profile, plans, trace),
         unreadable=unreadable,
     )
+    return replace(advice, is_here=elsewhere is None and not captured)
 
 
 def _autocast_refused(trace: Trace | None, elsewhere: Profile | None) -> str:

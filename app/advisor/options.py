@@ -28,7 +28,7 @@ def option_for(
     plan, batch = time.plan, workload.batch_size
     raised = raised_to(memory, outcome.took) if memory is not None else None
     fits, why_not = _fits(raised, outcome, workload, plan)
-    parts = _parts(_told_by(memory, raised, outcome, batch), outcome, batch)
+    parts = _parts(_told_by(memory, raised, outcome, batch), outcome, workload, plan)
     held = _held(raised, outcome)
     largest = _told_largest(held, raised, outcome)
     up_to = 0 if largest == 0 else _without_gap(held, outcome) if _is_told(raised, outcome) else None
@@ -40,7 +40,7 @@ def option_for(
     estimate = time.at(batch, workload.data)
     without_copy = _uncopied_seconds(time, estimate, workload)
     is_late = outcome.not_reached is not None or outcome.begun_seconds is not None
-    note = _note_of_others(time, estimate, batch) or _note(time, outcome, estimate, advice)
+    note = _note_of_others(time, estimate, batch, advice) or _note(time, outcome, estimate, advice)
     if estimate is None and without_copy is not None and not is_late:
         note = say_uncopied(plan, workload.data, without_copy)
     return Option(
@@ -87,31 +87,31 @@ def _told_by(
     return raised
 
 
-def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: int) -> str | None:
+def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: int, advice: Advice) -> str | None:
     """Of a time that rests on what was taken while others held cores, by which nobody can tell what it takes without
     them."""
     single, row = time.singles.get(batch_size), time.nearest_row(batch_size)
     if estimate is None or estimate.basis == "measured":
         return None
+    left = ", who hold fewer now" if advice.is_here else ""
+    again = " Measure it again (effort quick)." if advice.is_here else ""
     if single is not None and not single.is_first:
         return (
             f"Only one sample of it was taken, {say_seconds(single.seconds)} a step while others held "
-            f"{single.others_cores:.1f} cores: it says no more than that a step takes no longer without them. Measure "
-            "it again (effort quick)."
+            f"{single.others_cores:.1f} cores: it says no more than that a step takes no longer without them.{again}"
         )
     if single is not None and estimate.relieved:
         return (
             f"Only its first step ran, which took {say_seconds(single.seconds)} while others held "
-            f"{single.others_cores:.1f} cores, who hold fewer now; those after it take less. More time would do."
+            f"{single.others_cores:.1f} cores{left}; those after it take less.{_more_time(advice)}"
         )
     if single is None and row is not None and row.step is not None and not time.relief(batch_size):
-        return _note_of_a_spell(row.step) if estimate.relieved else None
+        return _note_of_a_spell(row.step) + again if estimate.relieved else None
     if single is None and row is not None and estimate.relieved:
         where = "" if row.batch_size == batch_size else f" at batch size {row.batch_size}"
         return (
-            f"It was measured{where} while others held {row.others_cores:.1f} cores, who hold fewer now: what is told "
-            "lies between what steps took then and the least that they may take without them. Measure it again (effort "
-            "quick)."
+            f"It was measured{where} while others held {row.others_cores:.1f} cores{left}: what is told lies between "
+            f"what steps took then and the least that they may take without them.{again}"
         )
     return None
 
@@ -120,9 +120,12 @@ def _note_of_a_spell(step: Timing) -> str:
     """Of steps that somebody held up, whom nobody saw."""
     return (
         f"Its steps took from {say_seconds(step.low)} to {say_seconds(step.high)} while they were measured, as if "
-        "others had held it up: what is told is what is predicted, and at worst what they took. Measure it again "
-        "(effort quick)."
+        "others had held it up: what is told is what is predicted, and at worst what they took."
     )
+
+
+def _more_time(advice: Advice) -> str:
+    return " More time would do." if advice.is_here else ""
 
 
 def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: Advice) -> str | None:
@@ -133,7 +136,7 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice:
         return f"It was not measured. {outcome.not_reached}"
     if outcome.begun_seconds is not None:
         first = say_seconds(outcome.begun_seconds)
-        return f"Only its first step ran, which took {first}; those after it take less. More time would do."
+        return f"Only its first step ran, which took {first}; those after it take less.{_more_time(advice)}"
     if estimate is not None:
         return None
     has_run = time.measured is not None and bool(time.measured.own_batch_sizes)
@@ -248,30 +251,67 @@ def _lighter_optimizer(memory: MemoryEstimate, workload: Workload, smallest: int
     return None
 
 
-def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> MemoryParts:
-    """The estimated parts; where the step ran, its measured peak, with the difference in what a CPU's heap holds, or
-    else in the activations, which hold what kernels take inside; where it took less than what does not grow with the
-    batch, in what libraries take."""
-    held, peak = outcome.held_bytes, outcome.peak_bytes
+def _parts(memory: MemoryEstimate | None, outcome: Tried, workload: Workload, plan: Plan) -> MemoryParts:
+    """The estimated parts; where the step ran, its measured peak, with the difference where least is known of it."""
+    held, peak, batch_size = outcome.held_bytes, outcome.peak_bytes, workload.batch_size
+    allocated, reserved = outcome.device
     if memory is None:
-        allocated, reserved = outcome.device
         told = MemoryParts(peak_bytes=peak, available_bytes=outcome.room.free)
-        return replace(told, allocated_peak_bytes=allocated, reserved_peak_bytes=reserved)
+        process = peak if plan.is_cpu else None
+        return replace(told, allocated_peak_bytes=allocated, reserved_peak_bytes=reserved, process_peak_bytes=process)
     parts = memory.parts(batch_size)
     if held is None:
-        return parts
-    of_process = 0 if memory.on_cpu else memory.overhead or 0  # which a device's allocator knows nothing of
-    above = max(held - (memory.fixed - of_process), 0) + memory.data_set
+        return _no_more_than(parts, outcome.most_at(batch_size))
+    if memory.on_cpu:
+        return _measured_on_cpu(memory, parts, held)
+    of_step = memory.fixed - (memory.overhead or 0)  # of whose overhead a device's allocator knows nothing
     if parts.overhead_bytes is not None:
-        beyond = max(memory.fixed - of_process - held, 0)
-        parts = replace(parts, overhead_bytes=max(parts.overhead_bytes - beyond, 0))
-    if not memory.on_cpu:
-        allocated = parts.allocated_peak_bytes if outcome.device.allocated is None else outcome.device.allocated
-        measured = replace(parts, peak_bytes=peak, activations_bytes=above)
-        return replace(measured, reserved_peak_bytes=outcome.device.reserved, allocated_peak_bytes=allocated)
-    activations = min(parts.activations_bytes or 0, above)
-    measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
-    return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
+        parts = replace(parts, overhead_bytes=max(parts.overhead_bytes - max(of_step - held, 0), 0))
+    allocated = parts.allocated_peak_bytes if allocated is None else allocated
+    above = max(held - of_step, 0) + memory.data_set  # in the activations, which hold what kernels take inside
+    measured = replace(parts, peak_bytes=peak, activations_bytes=above)
+    return replace(measured, reserved_peak_bytes=reserved, allocated_peak_bytes=allocated)
+
+
+def _measured_on_cpu(memory: MemoryEstimate, parts: MemoryParts, held: int) -> MemoryParts:
+    """What it took beyond its parts lies in the heap; what it took less first in what libraries take, which is known
+    the least."""
+    activations = parts.activations_bytes or 0
+    missing = memory.fixed - memory.data_set + activations - held
+    from_overhead = min(max(missing, 0), parts.overhead_bytes or 0)
+    overhead = None if parts.overhead_bytes is None else parts.overhead_bytes - from_overhead
+    reserved = parts.reserved_peak_bytes if overhead is None else held - overhead
+    allocated = parts.allocated_peak_bytes
+    return replace(
+        parts,
+        activations_bytes=max(activations - max(missing - from_overhead, 0), 0),
+        overhead_bytes=overhead,
+        fragmentation_bytes=max(-missing, 0),
+        peak_bytes=held,
+        process_peak_bytes=held,
+        reserved_peak_bytes=reserved,
+        allocated_peak_bytes=allocated if allocated is None or reserved is None else min(allocated, reserved),
+    )
+
+
+def _no_more_than(parts: MemoryParts, most: int | None) -> MemoryParts:
+    """Lowered to what a batch as large took, in the heap first, then in what libraries take. most: bytes; None: nobody
+    knows."""
+    if most is None or parts.peak_bytes is None or parts.peak_bytes <= most:
+        return parts
+    beyond, lowered = parts.peak_bytes - most, dict[str, int]()
+    for name in ("fragmentation_bytes", "overhead_bytes", "activations_bytes"):
+        less = min(beyond, getattr(parts, name) or 0)
+        if less:
+            lowered[name] = getattr(parts, name) - less
+            beyond -= less
+    peaks = {name: most for name in ("peak_bytes", "process_peak_bytes") if getattr(parts, name) is not None}
+    reserved = parts.reserved_peak_bytes
+    if reserved is not None:
+        peaks["reserved_peak_bytes"] = min(reserved, most - lowered.get("overhead_bytes", parts.overhead_bytes or 0))
+        if parts.allocated_peak_bytes is not None:
+            peaks["allocated_peak_bytes"] = min(parts.allocated_peak_bytes, peaks["reserved_peak_bytes"])
+    return replace(parts, **lowered, **peaks)
 
 
 def held_batches(memory: MemoryEstimate | None, outcome: Tried) -> Stretches:

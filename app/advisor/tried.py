@@ -57,6 +57,14 @@ class Tried:
         """The smallest batch that took more than is free now, and its bytes."""
         return min(self.over.items(), default=None)
 
+    def most_at(self, batch_size: int) -> int | None:
+        """Bytes that a batch takes at most, as one that is as large ran and would now; None where none did."""
+        if self.ran is None or batch_size > self.ran:
+            return None
+        return min(
+            (each.bytes for each in self.took if not each.ran_out and each.batch_size >= batch_size), default=None
+        )
+
     @property
     def peak_bytes(self) -> int | None:
         """With what a device takes beside; None where that is not known, or nothing was measured."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from app.lab.temporary_folder import TemporaryFolder
 
 # torch's own default at most (torch._inductor.config.decide_compile_threads).
 MOST_COMPILERS = 32
@@ -24,6 +25,11 @@ def compiling_environment(usable_cores: int, *, on_cpu: bool = True) -> Iterator
     does not see a cgroup's quota, beyond which more of them take memory and save no time.
     """
     compilers = {"TORCHINDUCTOR_COMPILE_THREADS": str(min(usable_cores, MOST_COMPILERS))}
-    with tempfile.TemporaryDirectory(prefix="crosspoint-compile-", ignore_cleanup_errors=True) as folder:
-        of_triton = _NO_OTHER_PROCESSES if on_cpu else {"TRITON_CACHE_DIR": str(Path(folder, "triton"))}
-        yield {**of_triton, **compilers, "TORCHINDUCTOR_CACHE_DIR": folder, "TMPDIR": folder}
+    folder = TemporaryFolder.make()
+    if folder is None:
+        raise OSError("No folder for what torch.compile writes could be made: the disk may be full.")
+    try:
+        of_triton = _NO_OTHER_PROCESSES if on_cpu else {"TRITON_CACHE_DIR": str(Path(folder.path, "triton"))}
+        yield {**of_triton, **compilers, "TORCHINDUCTOR_CACHE_DIR": folder.path, "TMPDIR": folder.path}
+    finally:
+        folder.remove()

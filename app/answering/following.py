@@ -25,7 +25,8 @@ _UNTRACEABLE = frozenset({"unsupported", "too-slow", "failed", "out-of-memory"})
 
 class Following:
     """untraceable: why the model's step cannot be followed, once that is known. devices: whether any plan is a
-    device's, whose step is traced as it runs there."""
+    device's, whose step is traced as it runs there. elsewhere: the fingerprint of the machine that is answered for,
+    where that is another one."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Following:
         self._notes = notes
         self._steps = steps
         self.devices = False
+        self.elsewhere = ""
         self.untraceable: LabError | None = None
 
     @property
@@ -84,9 +86,12 @@ class Following:
         return self._notes.value_of(made)
 
     async def _refusal(self, survey: Survey) -> LabError | None:
-        """Of an earlier try to trace it, where steps tell instead (they run now, or have run before), or where no try
-        will bring one."""
+        """Of an earlier try to trace it, where steps tell instead (they run now, or have run before on the machine that
+        is answered for), or where no try will bring one."""
         refusal = self._crosspoint.trace_refusal(survey, self._request.workload, self.seconds, devices=self.devices)
-        if refusal is None or self._request.effort != "instant" or refusal.code != "too-slow":
+        if refusal is None or refusal.code != "too-slow" or (self._request.effort != "instant" and not self.elsewhere):
             return refusal
-        return refusal if any(row.outcome == "ok" for row in await self._steps.known(survey)) else None
+        crosspoint, workload = self._crosspoint, self._request.workload
+        there = await crosspoint.measurements_of(self.elsewhere, workload) if self.elsewhere else None
+        known = await self._steps.known(survey) if there is None else there
+        return refusal if any(row.outcome == "ok" for row in known) else None

@@ -13,7 +13,7 @@ from typing import Any
 from app.keeping import parse_sent, trouble_with, unless_unreadable
 from app.store import Store
 from app.store.paces import KEPT_SPELLS
-from probes.profile import Profile
+from probes.profile import METHOD, Profile
 
 # A reading that took no more than this many times as long as the quickest is of calm cores
 # (probes.microtrain.quiet.calm; a test holds them to it).
@@ -23,7 +23,7 @@ CALM = 1.15
 async def paces_now(store: Store, profile: Profile | None) -> dict[int, float]:
     """By threads, seconds of fixed work on this machine's cores as quick as they get now; none where no calibration
     told. profile: this machine's, as it is now."""
-    if profile is None or not profile.paces:
+    if profile is None or profile.method != METHOD:  # which had other fixed work
         return {}
     spells = await unless_unreadable(store.paces(profile.fingerprint)) or {}
     return {threads: pace_now(pace, spells.get(threads, ())) for threads, pace in profile.paces.items()}

@@ -140,11 +140,11 @@ class RealSteps:
         self, survey: Survey, estimate: Recommendation, trace: Trace | None, start_seconds: float
     ) -> float:
         """Of the time for measuring, to be kept for trials, by what is known now; 0 where there would be none."""
-        kept = [0.0]
+        kept, known = [0.0], await self.known(survey)
         for answer in with_a_best(estimate):
             option = plain_option(answer)
             if option is not None and fit_together(survey, option):
-                variants = await asyncio.to_thread(variants_of, survey, answer, trace, self.fresh)
+                variants = await asyncio.to_thread(variants_of, survey, answer, trace, known)
                 start = start_seconds + self._device_seconds(option.plan)
                 allowed, turn_seconds = self._request.measuring_seconds, self._turn_seconds(answer, option.plan)
                 kept.append(seconds_kept_back(variants, allowed, start, turn_seconds))
@@ -159,7 +159,7 @@ class RealSteps:
         start_seconds: float,
     ) -> None:
         """What may make the answer's best plan faster. Where that fails the answer is as good as before."""
-        variants = await asyncio.to_thread(variants_of, survey, answer, trace, self.fresh)
+        variants = await asyncio.to_thread(variants_of, survey, answer, trace, await self.known(survey))
         if not variants:
             return
         best = bare(variants[0])

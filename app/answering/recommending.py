@@ -82,7 +82,9 @@ class Recommending:
             await self._note_slower(profile)
             if self._following.untraceable is not None:
                 await self._go_without_trace(survey, profile, self._following.untraceable)
-            answer = await self._decide(await self._with_load(survey), profile, trace)
+            if profile is None or profile.fingerprint == survey.fingerprint:
+                survey = await self._with_load(survey)
+            answer = await self._decide(survey, profile, trace)
         finally:
             if self._ticket is not None:
                 self._crosspoint.lab.release(self._ticket)
@@ -102,7 +104,8 @@ class Recommending:
         if not self._crosspoint.is_here:
             self._note_unmeasurable("a captured machine can only be read")
         elif profile is not None and profile.fingerprint != survey.fingerprint:
-            self._note_unmeasurable(await self._why_elsewhere(profile))
+            self._following.elsewhere = profile.fingerprint
+            self._note_unmeasurable(await self._why_elsewhere(survey, profile))
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
         return await self._following.trace_if_possible(survey)
@@ -216,8 +219,10 @@ class Recommending:
         answer = await self._decide(await self._with_load(survey), profile, trace)
         await self._steps.try_variants(survey, answer, trace, self.measuring_seconds_left, start_seconds)
 
-    async def _why_elsewhere(self, profile: Profile) -> str:
+    async def _why_elsewhere(self, survey: Survey, profile: Profile) -> str:
         """Why real steps of this machine tell nothing of the one that the profile is of."""
+        if not survey.fingerprint:
+            return "the survey failed, so whether the profile is this machine's is not known"
         was_this = await unless_unreadable(self._crosspoint.store.was_seen(profile.fingerprint))
         return OF_BEFORE if was_this else "the profile asked for is another machine's"
 
@@ -226,8 +231,7 @@ class Recommending:
         state, may have left it in the same store."""
         if profile is None or profile.fingerprint == survey.fingerprint:
             return await self._steps.known(survey)
-        that = replace(survey, fingerprint=profile.fingerprint)
-        return await self._crosspoint.measurements(that, self._request.workload)
+        return await self._crosspoint.measurements_of(profile.fingerprint, self._request.workload)
 
     async def _go_without_trace(self, survey: Survey, profile: Profile | None, untraceable: LabError) -> None:
         """Raises LabError where nothing was measured either."""

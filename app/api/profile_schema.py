@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict  # noqa: UP035 - pydantic reads the standard ones from 3.12 on only
 
-from app.api.plan_schema import PlanName
 from probes.issued import Issued
 from probes.machine_facts import MachineFacts
 from probes.measurement import Timing
@@ -14,7 +13,12 @@ from probes.profile import CalibrationEffort
 from probes.workload.description import Mode
 
 
-class ProfilePlan(PlanName):
+class ProfilePlan(TypedDict):
+    """As torch runs it unasked: a calibration clocks nothing else."""
+
+    device: str
+    precision: str
+    threads: int | None
     environment: dict[str, str]
 
 

@@ -85,13 +85,24 @@ def _why_rows_miss(drawn: Map) -> list[str]:
 
 def _why_cells_miss(drawn: Map) -> list[str]:
     """But for those that are too big, the more so the larger the batch, and where a reason says it of all."""
-    sizes: dict[str, set[int]] = {}
+    widths: dict[tuple[str, tuple[int, ...]], list[float]] = {}
     for row in drawn.rows:
-        is_told = any(reason.code == "no-calibration" for reason in row.reasons)
-        for cell in row.cells:
-            if cell.why_not is not None and (cell.cannot_run or (cell.fits is not False and not is_told)):
-                sizes.setdefault(cell.why_not, set()).add(cell.batch_size)
-    return [f"Batch {', '.join(map(str, sorted(where)))}: {why}" for why, where in sizes.items()]
+        for why, sizes in _why_cells_of(row).items():
+            widths.setdefault((why, tuple(sizes)), []).append(row.width)
+    every = len([row for row in drawn.rows if row.cells])
+    return [
+        f"{'Batch' if len(where) == every else f'{_of_widths(where)}, batch'} {', '.join(map(str, sizes))}: {why}"
+        for (why, sizes), where in widths.items()
+    ]
+
+
+def _why_cells_of(row: Row) -> dict[str, list[int]]:
+    is_told = any(reason.code == "no-calibration" for reason in row.reasons)
+    sizes: dict[str, list[int]] = {}
+    for cell in row.cells:
+        if cell.why_not is not None and (cell.cannot_run or (cell.fits is not False and not is_told)):
+            sizes.setdefault(cell.why_not, []).append(cell.batch_size)
+    return sizes
 
 
 def _reasons(drawn: Map) -> list[str]:

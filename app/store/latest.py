@@ -16,7 +16,8 @@ MORE_CORES = 0.1
 
 
 def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Of each plan, batch size and way of feeding the latest, in the order given, which is that of time.
+    """Of each plan, batch size and way of feeding, all of which are one on a CPU, the latest, in the order given, which
+    is that of time.
 
     A failure may be the moment's (too little or taken memory, too little time, a process that was killed): it stands
     beside the times, which it does not disprove, and so does what torch refused. So does what met no calm cores, or
@@ -25,7 +26,7 @@ def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
     """
     found: dict[object, list[Placed]] = {}
     for place, row in enumerate(measurements):
-        key = (row.plan.key, row.batch_size, row.data)
+        key = (row.plan.key, row.batch_size, None if row.plan.is_cpu else row.data)
         found[key] = _with_later(found.get(key, []), (place, row))
     return [row for _, row in sorted(chain.from_iterable(found.values()), key=itemgetter(0))]
 

@@ -92,6 +92,8 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX paces_by_threads ON paces (fingerprint, threads, id);
     """,
+    # The fixed work that they are of was another (probes.profile.METHOD 3).
+    "DELETE FROM paces",
 )
 
 _TIMES = {

@@ -45,7 +45,23 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
         if layer["type"].startswith(WEIGHTED):
             grown = layer is not last
     document = {"layers": layers, "input_shape": model.content["input_shape"], "loss": model.content["loss"]}
-    return _renamed(parse_document(document), model, factor)
+    widened = _parsed(document, factor)
+    if widened.content == model.content:
+        raise InvalidModel(
+            f"Width {factor:g} leaves every size of these layers as it is: the last layer with weights keeps its "
+            "outputs, and the others' are rounded."
+        )
+    return _renamed(widened, model, factor)
+
+
+def _parsed(document: dict[str, Any], factor: float) -> ModelDescription:
+    """Raises InvalidModel, of the width: as it came in the network was right."""
+    try:
+        return parse_document(document)
+    except InvalidModel as error:
+        raise InvalidModel(
+            f"Width {factor:g} does not work out, at which the last layer with weights keeps its outputs: {error}"
+        ) from error
 
 
 def _renamed(widened: ModelDescription, model: ModelDescription, factor: float) -> ModelDescription:

@@ -17,6 +17,7 @@ from probes.hardware import Survey
 from tests.app.advisor.build import ONE, a_measurement
 from tests.app.advisor.machine import a_profile
 from tests.app.answering.obedient import IRIS, obedient
+from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
 from tests.app.test_service import SUMMARY
 
@@ -96,6 +97,23 @@ def test_an_answer_without_a_survey_says_so_and_not_that_the_machine_was_never_c
         assert "no-survey" not in {reason.code for reason in told.reasons}, "it rests on none"
 
     with_crosspoint(tmp_path, use, ("/no/such/program",))
+
+
+def test_where_the_survey_failed_no_profile_is_said_to_be_of_before_this_machine_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        await crosspoint.note_state(survey)
+        await crosspoint.store.keep_profile(replace(a_profile(fingerprint=survey.fingerprint), name="named"))
+        await crosspoint.store.keep_trace(IRIS, "unknown", a_profile().networks[0].trace)
+        failing(monkeypatch)
+        await crosspoint.survey(fresh=True)
+        told = await crosspoint.recommend(replace(QUICK, profile="named"))
+        (reason,) = (reason for reason in told.reasons if reason.code == "not-measured")
+        assert "Nothing was measured: the survey failed" in reason.text
+
+    with_crosspoint(tmp_path, use, serving("os._exit(9)"))
 
 
 def test_what_was_measured_of_nobody_knows_which_machine_is_no_machine_s(tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from app.advisor.recommendation import Reason
-from app.advisor.request import Request
+from app.advisor.request import InvalidRequest, Request
 from app.advisor.summary import trace_of_summary
-from app.errors import StoreError
+from app.errors import StoreError, UnknownProfile
 from app.mapping import Map, Row, draw_map
 from app.service import Crosspoint
 from probes.hardware import Survey
 from probes.trace import Trace
 from probes.workload.description import Workload
+from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, a_measurement, a_summary, a_survey
 from tests.app.advisor.machine import GPU, a_profile
 from tests.app.answering.obedient import IRIS, jobs, obedient
@@ -110,6 +111,27 @@ def test_a_sentence_is_told_once_with_the_widths_that_it_is_about() -> None:
         (there[1], (1.0,)),
         (failed, (1.0,)),
     ]
+
+
+def test_of_each_card_that_wins_it_is_said_that_others_use_it() -> None:
+    first, second = (Reason("busy-device", f"Others use {card}.", {"device": card}) for card in ("cuda:0", "cuda:1"))
+    later = Reason("busy-device", "Others use cuda:0 more.", {"device": "cuda:0"})
+    rows = (Row(0.5, None, (), reasons=(first,)), Row(1.0, None, (), reasons=(later, second)))
+    told = Map(IRIS, (1,), rows).reasons
+    assert [(each.reason, each.widths) for each in told] == [(later, (0.5, 1.0)), (second, (1.0,))]
+
+
+@pytest.mark.parametrize("asked", [{"profile": "typo"}, {"devices": ("cuda:7",)}], ids=["profile", "device"])
+def test_what_cannot_be_asked_is_refused_before_a_process_is_started(tmp_path: Path, asked: dict[str, Any]) -> None:
+    config = parse_model({"huggingface": {"model_type": "bert", "num_hidden_layers": 1}})
+    started = tmp_path / "started"
+
+    async def use(crosspoint: Crosspoint) -> None:
+        with pytest.raises((UnknownProfile, InvalidRequest)):
+            await draw_map(crosspoint, Request(Workload(config, 8), **asked), [0.5, 1.0])
+
+    with_crosspoint(tmp_path, use, obedient(started))
+    assert not started.exists()
 
 
 def test_a_width_is_measured_at_a_batch_that_fits(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_store_from_before_traces_were_a_processors_keeps_them(tmp_path: Path)
 
 
 def test_measurements_come_in_the_order_in_which_they_were_taken(tmp_path: Path) -> None:
-    rows = [replace(MEASUREMENT, data=data) for data in ("pageable", "resident")]
+    rows = [replace(MEASUREMENT, batch_size=size) for size in (8, 16)]
 
     async def use(store: Store) -> None:
         for row in rows:

@@ -251,6 +251,11 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "a start before it was asked for": lambda document: document.update(start_seconds={"cuda:0": -1.0}),
     "a start of a device that is none": lambda document: document.update(start_seconds={"the card": 1.0}),
     "hardware that is a list": lambda document: document.update(hardware=[1]),
+    "a card that is unified by a word": lambda document: document.update(
+        hardware={"accelerators": [{"device": "cuda:0", "unified_memory": "yes"}]}
+    ),
+    "a plan that was compiled": point(lambda row: row["plan"].update(compiled=True)),
+    "a plan that is channels-last by a number": point(lambda row: row["plan"].update(channels_last=1)),
     "no cores": lambda document: document.update(hardware={"usable_cores": 0}),
     "a batch of none": network(lambda row: row.update(batch_size=0)),
     "a trace that is not there": network(lambda row: row.update(trace=99)),

@@ -206,10 +206,10 @@ def _medians_cross_at(
     is not at the largest. known: batches of which both times are."""
 
     def is_lower(batch: int) -> bool:
-        if ratio is not None:
-            return ratio.log_ratio(batch) > 0
         ours, theirs = batches.at(first, batch), batches.at(second, batch)
-        return ours is not None and theirs is not None and theirs.seconds.median < ours.seconds.median
+        if ours is None or theirs is None:
+            return False
+        return theirs.seconds.median < ours.seconds.median if ratio is None else ratio.log_ratio(batch) > 0
 
     return holds_from(is_lower, known)
 

@@ -19,11 +19,13 @@ UNTRACED = "this model could not be traced, so only measuring tells its time"
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Sentences. unknown: what gives a time where none is known. predicted: what measures one that is predicted; empty
-    where nothing does. why: why no calibration gives one, to follow "and" or a colon; empty where one does."""
+    where nothing does. why: why no calibration gives one, to follow "and" or a colon; empty where one does. is_here:
+    steps can run on the machine that is asked about."""
 
     unknown: str
     predicted: str = ""
     why: str = ""
+    is_here: bool = True
 
 
 def advice_for(

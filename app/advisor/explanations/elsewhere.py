@@ -10,6 +10,12 @@ from probes.hardware import Accelerator, Cpu, Memory, Software, Survey, System
 from probes.machine_facts import MachineFacts
 from probes.profile import Profile
 
+# Which kernel runs is the processor's and torch's choice, and the C library's how freed memory is kept.
+BY_OUR_LIBRARIES = (
+    " What its kernels take inside, and its process beyond its tensors, is told as by this machine's processor, torch "
+    "and C library."
+)
+
 
 def idle_survey(facts: MachineFacts) -> Survey:
     """A survey of that machine as far as a profile knows it, with all of its memory free."""
@@ -47,9 +53,10 @@ def say_where(profile: Profile) -> str:
     return f"{profile.name} ({profile.machine})" if profile.machine else profile.name
 
 
-def explain_elsewhere(profile: Profile, devices: Collection[str], *, is_measured: bool) -> Reason:
+def explain_elsewhere(profile: Profile, devices: Collection[str], *, is_measured: bool, is_traced: bool) -> Reason:
     """What an answer for another machine, or for this one as it was before it changed, rests on. devices: that there
-    are plans for. is_measured: steps of this very model ran there, and are kept here."""
+    are plans for. is_measured: steps of this very model ran there, and are kept here. is_traced: what kernels take
+    inside and what the heap holds stands in a trace, which was made here."""
     software = ", ".join(f"{name} {version}" for name, version in profile.software.items()) or "unknown software"
     known = (
         "What steps of this model took there counts"
@@ -60,6 +67,7 @@ def explain_elsewhere(profile: Profile, devices: Collection[str], *, is_measured
         f"This answer is not for this machine as it is now: it is reckoned from the profile {profile.name}, measured "
         f"at {profile.created_at} with {software}. {known}. "
         f"{_say_memory(profile.hardware or MachineFacts(), devices)}"
+        f"{BY_OUR_LIBRARIES if is_traced and 'cpu' in devices else ''}"
     )
     return Reason("other-machine", text, {"profile": profile.name, "machine": profile.machine})
 

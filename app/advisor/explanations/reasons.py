@@ -116,7 +116,9 @@ def _elsewhere(evidence: Evidence) -> Reason | None:
     plans = [option.plan for option in evidence.ranking.options]
     told = {plan.key for plan in plans}
     is_measured = any(row.outcome == "ok" and row.plan.key in told for row in evidence.measurements)
-    return explain_elsewhere(evidence.profile, {plan.device for plan in plans}, is_measured=is_measured)
+    is_traced = evidence.trace is not None and evidence.workload.model.kind != "summary"
+    devices = {plan.device for plan in plans}
+    return explain_elsewhere(evidence.profile, devices, is_measured=is_measured, is_traced=is_traced)
 
 
 def _run_time(evidence: Evidence, best: Option) -> Reason | None:

@@ -37,7 +37,7 @@ def explain_slow_cores(
     worst = max(often, key=lambda row: (row.slowdown is None, _mean(row) / _median(row), row.slow_share))
     said = [
         f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
-        f"{_beside(worst, crowd)}.",
+        f"{_beside(worst, crowd, elsewhere=elsewhere)}.",
         _what_follows(worst, is_relieved=worst.plan.key in relieved, elsewhere=elsewhere),
         _on_average(rows, best),
     ]
@@ -52,10 +52,10 @@ def _is_contained(row: Measurement, crowd: Crowd | None) -> bool:
     return crowd is not None and row.slowdown is not None and crowd.still_met(row.plan, row.others_cores) > 0
 
 
-def _beside(row: Measurement, crowd: Crowd | None) -> str:
+def _beside(row: Measurement, crowd: Crowd | None, *, elsewhere: bool) -> str:
     """Whose work it was beside."""
     if crowd is not None and crowd.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE:
-        return f", while others held {row.others_cores:.1f} cores of this machine"
+        return f", while others held {row.others_cores:.1f} cores of {'that' if elsewhere else 'this'} machine"
     return ", as beside another machine's work on the same processor, which no counter shows"
 
 
@@ -67,8 +67,10 @@ def _is_plain(row: Measurement) -> bool:
 def _what_follows(row: Measurement, *, is_relieved: bool, elsewhere: bool) -> str:
     if is_relieved and row.is_unsteady:
         return "Its note says between which times it lies."
+    met = "No block was calm" if row.slow_share == 1.0 else "They may have held up any block"
+    if is_relieved and elsewhere:
+        return f"{met}: what is told lies between what steps took and what they would take without them."
     if is_relieved:
-        met = "No block was calm" if row.slow_share == 1.0 else "They may have held up any block"
         return (
             f"{met}, and those others hold fewer cores by now: what is told lies between what steps took and what they "
             "would take without them. Measure it again (effort quick)."

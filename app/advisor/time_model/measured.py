@@ -139,7 +139,7 @@ def measured_times(
         if tells_of_who_left(row):
             return not tells_of_who_left(before)
         is_still_so = crowd is not None and crowd.still_met(plan, row.others_cores) > 0
-        met_no_calm = row.is_reckoned or (crowd is not None and crowd.tells_of_others(row))
+        met_no_calm = row.slowdown is None or (crowd is not None and crowd.tells_of_others(row))
         met_some = before.slowdown is not None if crowd is None else crowd.met_calm_cores(before)
         return met_no_calm and met_some and not is_still_so
 

@@ -43,6 +43,7 @@ CANONICAL = {
 }  # fmt: skip
 
 Config = dict[str, Any]
+FAR = 1.5  # times the width asked for, or less than one over it: another network's
 
 
 class Change(NamedTuple):
@@ -86,6 +87,19 @@ def _check_changes(model_type: str, changes: Iterable[Change], factor: float) ->
             f"Width {factor:g} leaves every size of this {model_type} config as it is: they are rounded to what its "
             "heads and groups divide. Take a width further from 1."
         )
+    ratios = (after / before for size in sizes for before, after in _both(size))
+    nearest = min(ratios, key=lambda ratio: abs(math.log(ratio / factor)))
+    if abs(math.log(nearest / factor)) > math.log(FAR):
+        raise InvalidModel(
+            f"Width {factor:g} cannot be had of this {model_type} config: its sizes are rounded to what its heads and "
+            f"groups divide, and the nearest becomes {nearest:.2g} times as large."
+        )
+
+
+def _both(size: Change) -> Iterator[tuple[float, float]]:
+    """Each number of it, before and after."""
+    before, after = (value if isinstance(value, list) else [value] for value in (size.before, size.after))
+    return zip(before, after, strict=True)
 
 
 def _check_arrival(changes: Iterable[Change], made: Any) -> None:
@@ -146,8 +160,10 @@ def wider_sizes(values: Config, own_names: dict[str, str], factor: float) -> Con
         found |= {name: _each(counts, factor, []) for name, counts in heads.items()}
         dealt += [_listed(found[name]) for name in heads]
     else:
-        # Even sizes of heads: rotary positions turn pairs.
-        dealt += [[2], *([2 * count for count in _listed(counts)] for counts in heads.values())]
+        # Even sizes of heads: rotary positions turn pairs, which networks in stages, with heads of their own, have not.
+        pairs = [1 if isinstance(counts, list | tuple) else 2 for counts in heads.values()]
+        dealt += [[each * n for n in _listed(counts)] for each, counts in zip(pairs, heads.values(), strict=True)]
+        dealt += [] if 1 in pairs else [[2]]
         found |= {name: _each(size, factor, [[2]]) for name, size in head_sizes.items()}
     return found | {name: _each(size, factor, dealt) for name, size in widths.items()}
 
@@ -160,11 +176,12 @@ def _named(values: Config, own_names: dict[str, str], names: set[str]) -> Config
 
 
 def _groups(values: Config) -> list[int]:
-    """What channels come in multiples of: into how many groups they are dealt, or how many a group has."""
+    """What channels come in multiples of: into how many groups they are dealt, how many a group has, or what a class
+    rounds its own to (EfficientNet's last convolution)."""
     return [
         value
         for name, value in values.items()
-        if name.endswith(("groups", "groups_width")) and _listed(value) == [value]
+        if name.endswith(("groups", "groups_width", "depth_divisor")) and _listed(value) == [value]
     ]
 
 

@@ -3,6 +3,10 @@
 On a virtual machine no counter shows that another machine computes on the other thread of a core, or that the host
 runs two of ours on one: for tenths of a second to seconds, steps take up to twice as long (docs/estimates.md, "What
 neighbours do"). Exponentials hear it well: arithmetic that lies in the nearest cache, and nothing else.
+
+They do not hear where the host has put our cores: on two that share no cache, steps of two threads take up to 1.6 times
+as long, for seconds to half a minute, and exponentials 1.08 (docs/decisions/0013). So after each of them every thread
+reads what the one beside it has just written, which takes three times as long then.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from functools import cache
 import torch
 
 ELEMENTS = 32_768  # of each thread, which is where torch begins to divide: on any count of them it takes as long
-REPEATS = 8  # 0.04 ms (Xeon, Granite Rapids) to 0.2 (EPYC, Zen 4)
+REPEATS = 4  # 0.16 ms on one thread and 0.22 on two (EPYC, Zen 4), about half of it exponentials
 # After other work the first exponentials take up to twice as long for 0.1 to 1 ms, be it products of matrices, copies
 # or threads that slept (Xeon, Granite Rapids; docs/decisions/0013): none of that is a neighbour's. So a reading goes
 # on until it is as quick as the quickest of its process, or for so long.
@@ -44,17 +48,22 @@ def read_pace(clock: Callable[[], float] = time.perf_counter) -> float:
 
 
 def repeat_work() -> None:
-    values, results = _tensors(torch.get_num_threads())
+    values, results, written, beside = _tensors(torch.get_num_threads())
     with torch.inference_mode():
         for _ in range(REPEATS):
             torch.exp(values, out=results)
+            torch.add(written, 1.0, out=written)
+            torch.add(beside, 1.0, out=results)
 
 
 @cache
-def _tensors(threads: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _tensors(threads: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(values, results, written, beside): as many parts as threads each; a thread's part of `beside` is the one of
+    `written` behind its own."""
     values, results = (_outside_the_heap(ELEMENTS * threads) for _ in range(2))
     torch.linspace(-1, 1, len(values), out=values, device=values.device)  # not where torch puts what names no device
-    return values, results
+    shared = _outside_the_heap(ELEMENTS * (threads + 1))
+    return values, results, shared[: ELEMENTS * threads], shared[ELEMENTS:]
 
 
 def _outside_the_heap(elements: int) -> torch.Tensor:

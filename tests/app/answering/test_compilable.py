@@ -50,6 +50,26 @@ def test_a_kept_gain_of_compiling_is_told_only_while_there_is_a_compiler(
     with_crosspoint(tmp_path, use, serving("os._exit(9)"))
 
 
+def test_what_compiling_gained_on_another_machine_is_told_wherever_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = a_measurement(ONE, 8, 0.1)
+    gain = a_measurement(COMPILED, 8, 0.05, control=plain.step, startup_seconds=20.0)
+    monkeypatch.setattr(compilable, "why_not_compile", lambda _device: "There is no compiler here.")
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        version = survey.software.torch.version if survey.software.torch else None
+        await crosspoint.store.keep_profile(a_profile((ONE,), fingerprint="elsewhere"))
+        await crosspoint.store.keep_trace(WORKLOAD, version or "unknown", a_profile().networks[0].trace)
+        for fingerprint in (survey.fingerprint, "elsewhere"):
+            await crosspoint.store.keep_measurements(fingerprint, WORKLOAD, [plain, gain])
+        assert (await crosspoint.recommend(REQUEST)).recommended == ONE
+        assert (await crosspoint.recommend(replace(REQUEST, profile="made-up"))).recommended == COMPILED
+
+    with_crosspoint(tmp_path, use, serving("os._exit(9)"))
+
+
 def test_what_lacks_for_a_device_takes_nothing_from_the_cpu_s_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     on_cpu, on_card = (
         a_measurement(replace(plan, compiled=True), 8, 0.05, startup_seconds=20.0) for plan in (ONE, GPU)

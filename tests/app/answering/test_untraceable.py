@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import parse_model, python_model
-from tests.app.advisor.build import a_measurement
+from tests.app.advisor.build import ONE, a_measurement
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
@@ -125,6 +126,38 @@ def test_where_another_machine_is_asked_about_it_is_said_that_nothing_can_be_mea
             await crosspoint.recommend(Request(overdue))
 
     with_crosspoint(tmp_path, use, REFUSING)
+
+
+@pytest.mark.parametrize(("effort", "ran_at", "retried"), [
+    ("instant", None, True), ("quick", None, True), ("instant", "here", True), ("instant", "elsewhere", False),
+    ("quick", "elsewhere", False),
+])  # fmt: skip
+def test_of_another_machine_a_late_trace_is_tried_again_unless_the_model_ran_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effort: str, ran_at: str | None, *, retried: bool
+) -> None:
+    """What ran here tells nothing of it, nor can steps run instead."""
+    overdue, tries = replace(REFUSED, mode="inference"), []
+
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.store.keep_profile(a_profile(fingerprint="elsewhere"))
+        request = Request(overdue, profile="made-up")
+        with pytest.raises(LabError):
+            await crosspoint.recommend(request)
+        fingerprint = (await crosspoint.survey()).fingerprint if ran_at == "here" else ran_at
+        if fingerprint:
+            await crosspoint.store.keep_measurements(fingerprint, overdue, [a_measurement(ONE, 4, 0.01)])
+        traces = crosspoint.new_trace
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            tries.append(args)
+            return await traces(*args, **options)
+
+        monkeypatch.setattr(crosspoint, "new_trace", counted)
+        with contextlib.suppress(LabError):
+            await crosspoint.recommend(replace(request, effort=effort))  # type: ignore[arg-type]
+
+    with_crosspoint(tmp_path, use, REFUSING)
+    assert bool(tries) is retried
 
 
 def test_of_a_captured_machine_it_is_said_that_it_can_only_be_read(tmp_path: Path) -> None:

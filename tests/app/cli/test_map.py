@@ -86,6 +86,17 @@ def test_what_torch_refuses_is_told_apart_from_what_nobody_knows(capsys: pytest.
         check_drawn(Map(asked.workload, (1, 2), (Row(1.0, None, tuple(large)),)))
 
 
+def test_why_nothing_is_known_of_a_batch_is_said_of_its_width(capsys: pytest.CaptureFixture[str]) -> None:
+    def row(width: float, *unknown: int) -> Row:
+        cells = [Cell(size, why_not="Nobody knows.") if size in unknown else Cell(size, plan=ONE) for size in (1, 2, 4)]
+        return Row(width, None, tuple(cells))
+
+    show_map(Map(a_workload(), (1, 2, 4), (row(0.5, 4), row(1.0, 1, 2), row(2.0, 1, 2))))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Width 0.5, batch 4: Nobody knows." in shown
+    assert "Width 1, 2, batch 1, 2: Nobody knows." in shown
+
+
 def test_what_failed_at_a_width_is_not_told_as_too_big_where_the_others_are() -> None:
     """Nobody looked at the smallest, which may fit."""
     failed = Row(0.25, None, (), "It was ended.", LabError("died", "It was ended."))

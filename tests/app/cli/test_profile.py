@@ -194,6 +194,12 @@ def test_a_profile_that_passes_for_this_machines_has_to_describe_it(run: Run, da
     refused = run("import", "-", given=json.dumps(impostor.to_json()))
     assert refused.returncode == ExitCode.USAGE
     assert "claims to be this machine's" in refused.stderr
+    many = [replace(point, plan=replace(point.plan, threads=512)) for point in impostor.points]
+    for silent in (None, MachineFacts()):
+        larger = replace(impostor, points=tuple(many), networks=(), hardware=silent)
+        refused = run("import", "-", given=json.dumps(larger.to_json()))
+        assert refused.returncode == ExitCode.USAGE
+        assert "claims to be this machine's, and has plans of 512 threads where there" in refused.stderr
     honest = replace(impostor, hardware=facts_of(survey))
     kept = run("import", "-", given=json.dumps(honest.to_json()))
     assert kept.returncode == 0

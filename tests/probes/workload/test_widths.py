@@ -116,6 +116,26 @@ def test_a_shape_that_is_written_out_does_not_fit_another_width() -> None:
         widen(parse_model({"layers": layers, "input_shape": [16]}), 2)
 
 
+@pytest.mark.parametrize(
+    ("layers", "shape", "factor"),
+    [
+        ([{"type": "linear", "out": 3}], [4], 2.0),
+        ([{"type": "lstm", "hidden": 8}], [5, 4], 0.5),
+        ([{"type": "linear", "out": 10}, "relu", {"type": "linear", "out": 3}], [4], 1.04),
+    ],
+)
+def test_a_width_that_changes_no_size_is_refused(layers: list[Any], shape: list[int], factor: float) -> None:
+    with pytest.raises(InvalidModel, match=rf"Width {factor:g} leaves every size of these layers as it is"):
+        widen(parse_model({"layers": layers, "input_shape": shape}), factor)
+
+
+def test_what_a_width_breaks_is_said_of_the_width() -> None:
+    inside = [{"type": "linear", "out": 64}, "relu", {"type": "linear", "out": 64}]
+    layers = [{"type": "linear", "out": 64}, {"type": "residual", "layers": inside}]
+    with pytest.raises(InvalidModel, match=r"^Width 2 does not work out, at which the last .* keeps its outputs: lay"):
+        widen(parse_model({"layers": layers, "input_shape": [8]}), 2.0)
+
+
 def test_what_was_written_is_no_part_of_what_a_model_is() -> None:
     layers = [{"type": "linear", "out": 32}, {"type": "reshape", "shape": [4, -1]}, {"type": "linear", "out": 3}]
     model = parse_model({"layers": layers, "input_shape": [16]})

@@ -125,6 +125,25 @@ def test_where_a_plan_has_room_again_at_larger_batches_only_those_that_it_holds_
     assert (found.kind, found.batch_size, found.high, found.looked_at) == ("at", 700, 700, (1, 3000))
 
 
+def test_a_ratio_that_crosses_where_a_plan_has_no_room_is_told_of_a_batch_that_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ratio:
+        ran = frozenset[int]()
+
+        def log_ratio(self, batch_size: int) -> float:
+            return math.log(batch_size / 101)
+
+        def sign(self, batch_size: int) -> int:
+            return 1 if batch_size > 120 else -1 if batch_size < 85 else 0
+
+    monkeypatch.setattr("app.advisor.curves.over_batches._ratio_of", lambda *_: Ratio())
+    times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
+    batches = Batches(a_workload(), times, {TWO.key: Stretches((Stretch(1, 90), Stretch(700, 3000)))})
+    (found,) = crossovers_of(batches, [(ONE, TWO)], [])
+    assert found.medians_cross_at == found.batch_size == 700
+
+
 def test_a_device_crosses_anew_for_each_way_of_feeding_it() -> None:
     workload = a_workload(64)
     plans = (ONE, ONE_BF16, GPU)

@@ -169,9 +169,27 @@ def test_a_class_whose_layers_have_sizes_of_their_own_is_widened() -> None:
 @pytest.mark.parametrize("model_type", ["swin", "swinv2", "donut-swin"])
 def test_a_size_that_only_follows_from_others_is_none_that_a_width_changes(model_type: str) -> None:
     """Swin's hidden_size, of which nothing is built, is in line where embed_dim rounds back to what it was."""
-    with pytest.raises(InvalidModel, match=r"Width 1\.25 leaves every size"):
-        widen_huggingface(a_model(model_type), 1.25)
+    with pytest.raises(InvalidModel, match=r"Width 1\.1 leaves every size"):
+        widen_huggingface(a_model(model_type), 1.1)
     assert widen_huggingface(a_model(model_type), 2.0).content["config"]["embed_dim"] == 192
+
+
+def test_stages_with_heads_of_their_own_become_a_quarter_as_wide() -> None:
+    """Swin's first stage has three heads: 24 is what all of its stages' divide."""
+    sizes = [widen_huggingface(a_model("swin"), factor).content["config"]["embed_dim"] for factor in (0.25, 0.5)]
+    assert sizes == [24, 48]
+
+
+def test_a_width_that_lands_far_from_what_was_asked_is_refused() -> None:
+    ten_heads = a_model("bert", hidden_size=40, num_attention_heads=10, intermediate_size=40)
+    with pytest.raises(InvalidModel, match=r"Width 0\.25 cannot be had of this bert config: .* becomes 0\.5 times"):
+        widen_huggingface(ten_heads, 0.25)
+
+
+def test_an_efficientnet_s_head_takes_what_its_last_convolution_gives() -> None:
+    model = widen_huggingface(a_model("efficientnet", image_size=32), 0.33)
+    assert model.content["config"]["hidden_dim"] % 8 == 0
+    assert trace_workload(Workload(model, 2)).operations
 
 
 def test_a_config_without_a_size_that_is_known_is_refused_by_name() -> None:
