@@ -127,7 +127,7 @@ def lessons_of(
         if signature is not None and item.step is not None:
             made = LessonRow(
                 workload_key(workload),
-                (workload.model.key, workload.mode, workload.optimizer, trace.torch_version),
+                (workload.model.key, workload.mode, workload.stepped_by, trace.torch_version),
                 workload.readings_every,
                 item.plan,
                 item.data,

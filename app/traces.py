@@ -151,7 +151,7 @@ class Traces:
             making.task.exception()  # looked at here: everybody who asked may have left
 
     def _trace_key(self, survey: Survey, workload: Workload) -> object:
-        return (workload.model.key, workload.mode, workload.optimizer, self._torch_version(survey))
+        return (workload.model.key, workload.mode, workload.stepped_by, self._torch_version(survey))
 
     def _torch_version(self, survey: Survey) -> str:
         torch = read_torch() if self._captured else survey.software.torch

@@ -24,8 +24,9 @@ SLOW = 3.0
 # A first step that has begun is waited for, and so is building the model, so long beyond the time for measuring
 # (probes.microtrain.measure).
 WAITED_FOR_SECONDS = 30.0
-# Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
-LEAST_PATIENCE_SECONDS = 6.0
+# Waiting for the machine takes as long as another question does that may measure as long, whose process starts and ends
+# as well, and long enough for a calibration to give way.
+LEAST_PATIENCE_SECONDS, ENDING_SECONDS = 6.0, 2.0
 
 
 def fitting_plans(estimate: Recommendation, plans: Sequence[Plan]) -> list[Plan]:

@@ -23,7 +23,14 @@ from app.answering.apart import start_options
 from app.answering.following import Following
 from app.answering.grounds import Grounds
 from app.answering.lasting_paces import paces_now
-from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
+from app.answering.measuring_time import (
+    ENDING_SECONDS,
+    LEAST_PATIENCE_SECONDS,
+    LEAST_SHARE,
+    START_SECONDS,
+    fitting_plans,
+    seconds_left,
+)
 from app.answering.real_steps import RealSteps, StartChild
 from app.answering.survey_at_turn import SurveyAtTurn
 from app.answering.trial_time import preparing_seconds
@@ -159,7 +166,7 @@ class Recommending:
         seconds = self._request.measuring_seconds
         self._ticket = ticket = self._ticket or self._crosspoint.lab.reserve(START_SECONDS + seconds)
         say_waiting(ticket, self._on_progress)
-        ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, seconds)
+        ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, START_SECONDS + seconds + ENDING_SECONDS)
         return ticket
 
     async def _run_steps(

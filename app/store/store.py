@@ -103,7 +103,7 @@ class Store:
 
     async def trace(self, workload: Workload, torch_version: str, cpu: str = "") -> Trace | None:
         """The trace of a workload of this content, made by this torch. cpu: see trace_of."""
-        return await self.trace_of((workload.model.key, workload.mode, workload.optimizer, torch_version), cpu)
+        return await self.trace_of((workload.model.key, workload.mode, workload.stepped_by, torch_version), cpu)
 
     async def trace_of(self, key: tuple[str, str, str, str], cpu: str = "") -> Trace | None:
         """The trace of a model, a mode, an optimizer and torch's version. cpu: on which it was made, or on one that
@@ -116,7 +116,7 @@ class Store:
 
     async def keep_trace(self, workload: Workload, torch_version: str, trace: Trace) -> None:
         """In the place of an earlier one that was made on the same CPU."""
-        key = (workload.model.key, workload.mode, workload.optimizer, torch_version, trace.cpu)
+        key = (workload.model.key, workload.mode, workload.stepped_by, torch_version, trace.cpu)
         await self._write(
             lambda: [
                 (
@@ -363,7 +363,7 @@ def _text(name: str) -> str:
 
 def workload_key(workload: Workload) -> str:
     """Equal for workloads whose steps cost the same at a given batch size, plan and way of feeding."""
-    identity = [workload.model.key, workload.mode, workload.optimizer, workload.readings_every]
+    identity = [workload.model.key, workload.mode, workload.stepped_by, workload.readings_every]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 

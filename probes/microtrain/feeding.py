@@ -115,7 +115,7 @@ class PinnedFeed:
 def pinned(batches: Sequence[Batch]) -> list[Batch]:
     """The same in pinned memory. Raises NoPinnedMemory: the driver says of that, too, only that memory ran out."""
     try:
-        return [map_tensors(batch, torch.Tensor.pin_memory) for batch in batches]
+        return [_map_distinct(batch, torch.Tensor.pin_memory) for batch in batches]
     except RuntimeError as error:
         if "out of memory" not in str(error).lower():
             raise
@@ -134,7 +134,7 @@ def to_device(batch: Batch, device: torch.device, *, non_blocking: bool = False)
         there = tensor.to(device, non_blocking=non_blocking)
         return there if there.is_leaf else as_leaf(there)  # no call more in a step, whose calls are counted
 
-    return map_tensors(batch, moved)
+    return _map_distinct(batch, moved)
 
 
 def as_leaf(tensor: torch.Tensor) -> torch.Tensor:
@@ -157,6 +157,18 @@ def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) ->
         data, lengths, *orders = batch
         return PackedSequence(change(data), lengths, *(map_tensors(order, change) for order in orders))
     return map_parts(batch, lambda value: map_tensors(value, change))
+
+
+def _map_distinct(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+    """The same, and each tensor once: labels that are the inputs themselves stay so."""
+    known: dict[int, torch.Tensor] = {}
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in known:
+            known[id(tensor)] = change(tensor)
+        return known[id(tensor)]
+
+    return map_tensors(batch, once)
 
 
 def map_parts(batch: Batch, change: Callable[[Any], Any]) -> Batch:
@@ -229,5 +241,6 @@ def _ids_in(batch: Batch) -> set[int]:
 
 
 def batch_bytes(batch: Batch) -> int:
-    """Bytes that putting the batch on a device moves."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(batch))
+    """Bytes that putting the batch on a device moves, each tensor once."""
+    distinct = {id(tensor): tensor for tensor in tensors_in(batch)}
+    return sum(tensor.numel() * tensor.element_size() for tensor in distinct.values())

@@ -123,6 +123,11 @@ class Workload:
         """Steps between two readings of the loss; None where none is read, as in inference, which has no loss."""
         return self.log_every if self.mode == "training" else None
 
+    @property
+    def stepped_by(self) -> OptimizerName:
+        """The optimizer; in inference, where there is none, the same whatever was asked for."""
+        return self.optimizer if self.mode == "training" else "adamw"
+
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "model": self.model.to_json()}
 

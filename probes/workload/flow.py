@@ -11,12 +11,14 @@ from probes.workload.description import InvalidModel
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """shape: without the batch. tokens: whole numbers still to be embedded. channels_first: the classes or
-    features lie in the first axis, as convolutions leave them, not in the last, as linear layers do."""
+    """shape: without the batch. tokens: whole numbers still to be embedded. channels_first: the classes or features lie
+    in the first axis, as convolutions leave them, not in the last, as linear layers do. features_last: they are known
+    to lie in the last, as of a sequence; of what comes in nobody knows."""
 
     shape: tuple[int, ...]
     tokens: bool = False
     channels_first: bool = False
+    features_last: bool = False
 
     @property
     def elements(self) -> int:
@@ -27,11 +29,15 @@ class Flow:
         """The shape as people write it: 3 x 224 x 224."""
         return " x ".join(str(size) for size in self.shape) if self.shape else "a single number"
 
-    def reshaped(self, where: str, shape: tuple[int, ...], *, channels_first: bool | None = None) -> Flow:
-        """The flow after a layer. Raises InvalidModel when the new shape is beyond the bounds."""
+    def reshaped(
+        self, where: str, shape: tuple[int, ...], *, channels_first: bool | None = None, features_last: bool = False
+    ) -> Flow:
+        """The flow after a layer; without a word of its channels these lie where they did. Raises InvalidModel when the
+        new shape is beyond the bounds."""
         check_shape(where, shape)
         first = self.channels_first if channels_first is None else channels_first
-        return replace(self, shape=shape, tokens=False, channels_first=first)
+        last = features_last or (self.features_last and channels_first is None)
+        return replace(self, shape=shape, tokens=False, channels_first=first, features_last=last)
 
 
 def check_shape(where: str, shape: tuple[int, ...]) -> None:

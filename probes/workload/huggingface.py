@@ -24,7 +24,7 @@ AUDIO_TASKS = ("audio-classification", "speech-recognition")
 # Without a task and without `architectures`: what the model type was made for.
 _SPECIALISED = ("image-classification", "speech-recognition", "audio-classification", "seq2seq-lm")
 _POSITIONS = (
-    "max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "max_seq_len",
+    "max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len",
     "max_encoder_position_embeddings", "max_decoder_position_embeddings",
 )  # fmt: skip
 # The task with a text to read and another to say, each with as many positions as its half has.

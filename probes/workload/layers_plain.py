@@ -21,7 +21,7 @@ def infer_linear(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     hint = 'Put {"type": "flatten"} before it.' if options.get("in") == flow.elements and len(flow.shape) > 1 else ""
     inputs = agree(where, options, "in", flow.shape[-1], flow, hint)
     content = {"type": "linear", "in": inputs, "out": outputs, "bias": options["bias"]}
-    after = flow.reshaped(where, (*flow.shape[:-1], outputs), channels_first=False)
+    after = flow.reshaped(where, (*flow.shape[:-1], outputs), channels_first=False, features_last=True)
     return Layer(content, after, inputs * outputs + outputs * options["bias"])
 
 
@@ -111,8 +111,10 @@ def infer_permute(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     if sorted(axes) != list(range(1, len(flow.shape) + 1)):
         raise InvalidModel(f'{where}: "dims" must name each of the axes 1 to {len(flow.shape)} once.')
     first = flow.channels_first and axes[0] == 1
+    last = (flow.channels_first and axes[-1] == 1) or (flow.features_last and axes[-1] == len(axes))
     shape = tuple(flow.shape[axis - 1] for axis in axes)
-    return Layer({"type": "permute", "dims": axes}, flow.reshaped(where, shape, channels_first=first))
+    after = flow.reshaped(where, shape, channels_first=first, features_last=last)
+    return Layer({"type": "permute", "dims": axes}, after)
 
 
 def infer_transpose(where: str, options: dict[str, Any], flow: Flow) -> Layer:

@@ -23,14 +23,15 @@ def infer_embedding(where: str, options: dict[str, Any], flow: Flow) -> Layer:
             f"{where} looks whole numbers up, so it can only be the first layer; here arrive the outputs of others."
         )
     content = {"type": "embedding", "in": rows, "out": features}
-    after = flow.reshaped(where, (*flow.shape, features), channels_first=False)
+    after = flow.reshaped(where, (*flow.shape, features), channels_first=False, features_last=True)
     return Layer(content, after, rows * features)
 
 
 def infer_position(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     """A learned vector for each position, added to what arrives."""
     steps, features = _sequence(where, flow)
-    return Layer({"type": "position_embedding", "steps": steps, "features": features}, flow, steps * features)
+    after = flow.reshaped(where, flow.shape, features_last=True)
+    return Layer({"type": "position_embedding", "steps": steps, "features": features}, after, steps * features)
 
 
 def _sequence(where: str, flow: Flow) -> tuple[int, int]:
@@ -60,7 +61,7 @@ def infer_recurrent(name: str, where: str, options: dict[str, Any], flow: Flow) 
     content = {"type": name, "in": inputs, **{key: options[key] for key in _KEPT if key in options}}
     shape = (directions * hidden,) if options["output"] == "last" else (steps, directions * hidden)
     parameters = recurrent_parameters(GATES[name], inputs, hidden, stacked, directions, bias=options["bias"])
-    after = flow.reshaped(where, shape, channels_first=False)
+    after = flow.reshaped(where, shape, channels_first=False, features_last=True)
     return Layer(content, after, parameters)
 
 
@@ -79,7 +80,8 @@ def infer_attention(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     heads = _heads(where, options, flow)
     content = {"type": "attention", "in": features, "heads": heads}
     content |= {"dropout": options["dropout"], "bias": options["bias"]}
-    return Layer(content, flow.reshaped(where, flow.shape), _attention_parameters(features, bias=options["bias"]))
+    after = flow.reshaped(where, flow.shape, features_last=True)
+    return Layer(content, after, _attention_parameters(features, bias=options["bias"]))
 
 
 def infer_encoder(where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -90,7 +92,7 @@ def infer_encoder(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     content |= {key: options[key] for key in ("dropout", "activation", "norm_first", "num_layers")}
     parameters = _attention_parameters(features, bias=True) + 2 * features * inner + inner + features + 4 * features
     stacked = options["num_layers"]
-    return Layer(content, flow.reshaped(where, flow.shape), stacked * parameters, stacked)
+    return Layer(content, flow.reshaped(where, flow.shape, features_last=True), stacked * parameters, stacked)
 
 
 def _attention_parameters(features: int, *, bias: bool) -> int:

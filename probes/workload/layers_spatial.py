@@ -60,7 +60,9 @@ def window(size: int, kernel: int, stride: int, padding: int, dilation: int, *, 
 def infer_convolution(axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
     sizes = spatial(where, flow, axes)
     outputs = require(where, options, "out", '"out": 16')
-    inputs = agree(where, options, "in", flow.shape[0], flow)
+    is_sequence = flow.features_last and options.get("in") == flow.shape[-1] and axes == 1
+    hint = 'Its features lie in the last axis: put {"type": "transpose"} before it.' if is_sequence else ""
+    inputs = agree(where, options, "in", flow.shape[0], flow, hint)
     kernel, stride, dilation = _geometry(where, options, axes)
     padding = _padding(where, options["padding"], stride, axes)
     groups = _groups(where, options["groups"], inputs, outputs)
@@ -170,9 +172,12 @@ def infer_adaptive(name: str, axes: int, where: str, options: dict[str, Any], fl
 
 
 def infer_global(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
-    """Channels stay; every other axis becomes its mean or maximum."""
+    """Channels stay, or a sequence's features; every other axis becomes its mean or maximum."""
     if len(flow.shape) < 2:
         raise InvalidModel(f"{where} expects channels and at least one more axis, but its input is {flow.text}.")
+    if flow.features_last and len(flow.shape) == 2:
+        steps = {"type": "mean" if name == "global_avg_pool" else "max", "dim": 1}
+        return Layer(steps, flow.reshaped(where, flow.shape[-1:]))
     return Layer({"type": name}, flow.reshaped(where, flow.shape[:1], channels_first=True))
 
 

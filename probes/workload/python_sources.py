@@ -1,7 +1,8 @@
 """The source of the user's own Python, without running any of it: what tells one version of a model from another.
 
 Followed are the imports that stand in the source, wherever in it, as far as they lead to files below the folder in
-which Python finds the model's module. What is imported by a name made while running, and data that the code reads, is
+which Python finds the model's module, or below another that Python looks in and where nothing is installed (PYTHONPATH,
+a package that is installed in place). What is imported by a name made while running, and data that the code reads, is
 not seen. Of packages installed elsewhere their version counts.
 """
 
@@ -11,7 +12,7 @@ import ast
 import contextlib
 import hashlib
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -29,13 +30,23 @@ def hash_source(target: str) -> str | None:
     for folder in dict.fromkeys((str(Path.cwd()), *(entry or "." for entry in sys.path))):
         path = _find(name, folder)
         if path is not None:
-            return _hash(name, folder, path)
+            return _hash(name, path, [folder, *_beside(folder)]) or _hash(name, path, [folder])
     return None
 
 
-def _hash(name: str, folder: str, path: Path) -> str | None:
+def _beside(folder: str) -> list[str]:
+    """Folders that Python looks in as well, and where sources lie that somebody may edit; none where the model's own
+    folder is one of installed packages."""
+    if _is_installed(Path(folder)):
+        return []
+    others = dict.fromkeys(entry for entry in sys.path if entry and entry != folder)
+    return [entry for entry in others if not _is_installed(Path(entry)) and Path(entry).is_dir()]
+
+
+def _hash(name: str, path: Path, folders: Sequence[str]) -> str | None:
+    """folders: that in which the model's module was found, and others."""
     digest = hashlib.sha256()
-    whole = not _is_installed(Path(folder))  # among installed packages the model's own alone
+    whole = not _is_installed(Path(folders[0]))  # among installed packages the model's own alone
     waiting, seen, elsewhere = [(name, path)], {name}, set[str]()
     while waiting:
         if len(seen) > MOST_FILES:
@@ -47,7 +58,7 @@ def _hash(name: str, folder: str, path: Path) -> str | None:
             if imported in seen:
                 continue
             is_followed = whole or imported.partition(".")[0] == name.partition(".")[0]
-            found = _find(imported, folder) if is_followed else None
+            found = _find_among(imported, folders) if is_followed else None
             if found is not None:
                 seen.add(imported)
                 waiting.append((imported, found))
@@ -69,6 +80,13 @@ def _versions(packages: Set[str]) -> Iterator[str]:
 def _is_installed(folder: Path) -> bool:
     """By its own name: a folder above a user's may have any."""
     return folder.name in _INSTALLED or folder == _LIBRARY
+
+
+def _find_among(module: str, folders: Sequence[str]) -> Path | None:
+    """In the first that has it; Python's own are looked for in none but the model's."""
+    is_pythons = module.partition(".")[0] in sys.stdlib_module_names
+    chosen = folders[:1] if is_pythons else folders
+    return next((found for folder in chosen if (found := _find(module, folder)) is not None), None)
 
 
 def _find(module: str, folder: str) -> Path | None:

@@ -18,10 +18,10 @@ def test_the_load_while_steps_ran_is_others_alone() -> None:
     assert load.cpu_pressure_percent == 3.0
 
 
-def test_what_the_job_took_for_others_and_is_ours_is_no_load_and_was_in_no_plans_way() -> None:
-    """Else its times would be told as if others had left, who are as many as they were."""
+def test_what_the_job_took_for_others_and_is_ours_is_no_load_and_in_a_plans_way_only_where_it_is_much() -> None:
+    """A trace for another question holds cores as any program does."""
     result = {"noise": {"others_cores": 1.5}, "measurements": [{"others_cores": 1.7}, {"others_cores": None}]}
-    for own, busy, then in ((0.5, 0.25, 1.2), (2.0, 0.0, 0.0)):
+    for own, busy, then in ((0.1, 0.35, 1.6), (0.5, 0.25, 1.45), (2.0, 0.0, 1.45)):
         told = without_own(result, own)
         assert load_meanwhile(SURVEY, told["noise"]).busy_fraction == busy
         assert told["measurements"] == [{"others_cores": pytest.approx(then)}, {"others_cores": None}]

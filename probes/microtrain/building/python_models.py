@@ -113,7 +113,7 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     if isinstance(targets, torch.Tensor) and isinstance(output, torch.Tensor):
         if targets.dtype.is_floating_point:
             return functional.mse_loss(output, _targets_like(output, targets))
-        return functional.cross_entropy(output, targets)
+        return functional.cross_entropy(_classes_second(output, targets), targets)
     found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
     if isinstance(found, torch.Tensor) and found.dim() == 0:
         return found
@@ -125,6 +125,21 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     raise InvalidLoss(
         "The model's output has no loss. Return (module, make_batch, loss), where loss(output, batch) gives a scalar."
     )
+
+
+def _classes_second(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """As cross-entropy takes them, of an output that has them last: a language model's, [batch, steps, classes].
+    Raises InvalidLoss where there is one class alone."""
+    as_told = (*output.shape[:1], *output.shape[2:]) == targets.shape
+    if not as_told and output.dim() > 2 and output.shape[:-1] == targets.shape:
+        output = output.movedim(-1, 1)
+    if output.dim() > 1 and output.shape[1] == 1:
+        raise InvalidLoss(
+            f"The model's output has the shape {tuple(output.shape)}, one class, and the batch's targets are class "
+            "numbers. Give targets with a point, or return (module, make_batch, loss), as by "
+            "binary_cross_entropy_with_logits."
+        )
+    return output
 
 
 def _targets_like(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

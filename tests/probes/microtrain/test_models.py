@@ -184,6 +184,15 @@ def test_batches_differ_each_time_unless_a_generator_says_otherwise(model: Any) 
     assert {len(tensor) for tensor in built.make_batch(5, None).values()} == {5}
 
 
+def test_a_global_pool_behind_an_embedding_is_over_the_steps() -> None:
+    layers = [{"type": "embedding", "in": 9, "out": 4}, "GlobalAveragePooling1D", {"type": "linear", "out": 2}]
+    built = build_model(parse_model({"layers": layers, "input_shape": [7]}))
+    inputs = torch.randint(9, (3, 7))
+    assert isinstance(built.module, torch.nn.Sequential)
+    embedding, _, linear = built.module
+    assert torch.equal(built.module(inputs), linear(embedding(inputs).mean(1)))
+
+
 def test_a_sequence_of_classes_is_judged_at_every_step() -> None:
     built = build_model(describe({"type": "gru", "hidden": 8}, {"type": "linear", "out": 3}, shape=[6, 4]))
     batch = built.make_batch(2, None)

@@ -125,6 +125,43 @@ def test_the_shape_behind_a_layer_is_torchs(layer: Any, shape: list[int], expect
     assert output({"type": "sequential", "layers": ["identity", layer]}, "prelu", shape=shape) == expected
 
 
+EMBEDDED = {"type": "embedding", "in": 100, "out": 16}
+TURNED = {"type": "transpose", "dim0": 1, "dim1": 2}
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape", "pooled"),
+    [
+        ([EMBEDDED], [256], 16),
+        ([EMBEDDED, "dropout", "relu"], [256], 16),
+        ([EMBEDDED, {"type": "linear", "out": 8}], [256], 8),
+        ([{"type": "lstm", "hidden": 5, "bidirectional": True}], [7, 3], 10),
+        ([{"type": "transformer_encoder_layer", "heads": 2}], [7, 4], 4),
+        (["position_embedding"], [7, 4], 4),
+        (
+            [{"type": "conv2d", "out": 12, "kernel": 2, "stride": 2}, {"type": "flatten", "start_dim": 2}, TURNED],
+            [3, 8, 8],
+            12,
+        ),
+        ([EMBEDDED, TURNED], [256], 16),
+        ([EMBEDDED, TURNED, {"type": "conv1d", "out": 9, "kernel": 3}], [256], 9),
+        ([{"type": "conv1d", "out": 9, "kernel": 3}], [2, 30], 9),
+        (["identity"], [4, 3], 4),
+    ],
+)
+@pytest.mark.parametrize("kind", ["global_avg_pool", "GlobalMaxPooling1D"])
+def test_a_global_pool_keeps_a_sequence_s_features_and_an_image_s_channels(
+    layers: list[Any], shape: list[int], pooled: int, kind: str
+) -> None:
+    content = parse(*layers, kind, {"type": "linear", "out": 2}, shape=shape)
+    assert content["layers"][-1]["in"] == pooled
+
+
+def test_a_convolution_over_a_sequence_s_steps_is_told_to_turn_it() -> None:
+    with pytest.raises(InvalidModel, match=r'Its features lie in the last axis: put {"type": "transpose"} before it'):
+        parse(EMBEDDED, {"type": "conv1d", "in": 16, "out": 8, "kernel": 3}, shape=[256])
+
+
 def test_classes_lie_where_the_last_layer_puts_them() -> None:
     assert parse({"type": "conv2d", "out": 5, "kernel": 1}, shape=[3, 8, 8])["class_axis"] == 1
     assert parse({"type": "lstm", "hidden": 8}, LINEAR, shape=[6, 4])["class_axis"] == 2

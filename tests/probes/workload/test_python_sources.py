@@ -66,6 +66,31 @@ def test_what_it_imports_from_its_folder_counts(here: Path, statement: str, chan
     assert hash_source("own:make") != first
 
 
+def test_what_it_imports_from_another_folder_that_nothing_is_installed_in_counts(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PYTHONPATH, or a package that is installed in place."""
+    write(here, own="from nets.model import Net\nimport json")
+    write(here / "beside", nets__in____init__="", nets__in__model="import parts\nNet = 1", parts="x = 1", json="y = 1")
+    monkeypatch.syspath_prepend(str(here / "beside"))
+    hashes = [hash_source("own:make")]
+    for changed in ({"nets__in__model": "import parts\nNet = 2"}, {"parts": "x = 2"}):
+        write(here / "beside", **changed)
+        hashes.append(hash_source("own:make"))
+    assert None not in hashes
+    assert len(set(hashes)) == 3
+    write(here / "beside", json="y = 2")
+    assert hash_source("own:make") == hashes[-1], "Python's own is not looked for there"
+
+
+def test_a_large_folder_beside_costs_no_answer_its_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here, own="import m0")
+    write(here / "beside", **{f"m{n}": f"import m{n + 1}" for n in range(MOST_FILES + 1)})
+    alone = hash_source("own:make")
+    monkeypatch.syspath_prepend(str(here / "beside"))
+    assert hash_source("own:make") == alone is not None
+
+
 def test_a_module_in_a_package_is_followed_from_the_folder_above(here: Path) -> None:
     write(
         here, work__in____init__="", work__in__train="from ..outside import x\nfrom .net import Net", work__in__net=""

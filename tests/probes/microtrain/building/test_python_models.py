@@ -153,6 +153,24 @@ def test_targets_of_another_number_are_refused_with_both_shapes(shapes: tuple[tu
     assert all(str(shape) in str(caught.value) for shape in shapes)
 
 
+@pytest.mark.parametrize("shapes", [((2, 7, 5), (2, 7)), ((2, 3, 7, 5), (2, 3, 7))])
+def test_class_numbers_of_each_place_are_learned_where_the_classes_come_last(
+    shapes: tuple[tuple[int, ...], ...],
+) -> None:
+    """As a language model's, or a tagger's."""
+    output, targets = torch.randn(shapes[0]), torch.randint(5, shapes[1])
+    expected = functional.cross_entropy(output.flatten(0, -2), targets.flatten())
+    assert torch.isclose(default_loss(output, (None, targets)), expected)
+    assert torch.isclose(default_loss(output.movedim(-1, 1), (None, targets)), expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (5, 1, 3)])
+def test_class_numbers_of_a_single_class_are_refused_before_any_is_out_of_bounds(shape: tuple[int, ...]) -> None:
+    targets = torch.ones((shape[0], *shape[2:]), dtype=torch.long)
+    with pytest.raises(InvalidLoss, match=r"one class, and the batch's targets are class numbers\. Give targets with"):
+        default_loss(torch.randn(shape), (None, targets))
+
+
 @pytest.mark.parametrize(
     ("targets", "told"), [({"labels": torch.ones(5)}, "are a dict"), ([torch.ones(5)], "are a list")]
 )
