@@ -11,12 +11,12 @@ from probes.microtrain.timing import central_mean
 
 # A reading of calm cores varies by a few percent, and by up to 14 % where the clock moves with what the whole processor
 # draws (Xeon, Granite Rapids); exponentials beside a neighbour take 1.3 to 1.5 times as long, those of two threads on a
-# single core 1.8, and the whole fixed work of two on cores that share no cache 1.8 to 2.0 (EPYC, Zen 4).
+# single core 1.8, and the whole fixed work of two on cores that share no cache 1.8 to 2.1 (EPYC, Zen 4).
 CALM = 1.15
 # Steps suffer less than the fixed work does: by this power of what it took longer, in the median of 24 plans of eight
-# networks (0.05 to 0.86; docs/decisions/0013), and 0.5 of six on cores that share no cache (0.13 to 0.79).
+# networks (0.05 to 0.86; docs/decisions/0013), and 0.5 of six on cores that share no cache (0.38 to 0.69).
 SUFFERED = 0.45
-# No neighbour slowed the fixed work by more, nor cores that share no cache (2.0); both at once may, a little. What does
+# No neighbour slowed the fixed work by more, nor cores that share no cache (2.1); both at once may, a little. What does
 # is a program of our own machine, or a `best` that is not this machine's: what steps suffered then is not known.
 MOST_SLOWED = 2.5
 DOUBTFUL = 1.05  # times as long as all samples, in the median
