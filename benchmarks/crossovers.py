@@ -52,7 +52,7 @@ from benchmarks.crossover_scores import (
     wanted,
 )
 from benchmarks.output import Unfinished, output_file
-from benchmarks.truth import measure_plans
+from benchmarks.truth import learn_paces, measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.microtrain.processes import fresh_processes
 from probes.profile import Profile, parse_profile
@@ -95,7 +95,8 @@ class Measured:
         plans = [plan for plan in self.plans if plan.label in labels]
         rows = await measure_plans(self.crosspoint, self.row.workload(size), plans, self.seconds)
         known = self.times.setdefault(size, {plan.label: [] for plan in self.plans})
-        calm = self.calm.setdefault(size, {label: [True] * len(times) for label, times in known.items()})
+        # Of turns of an earlier run nobody may know: they count as long as too few are known to have been calm.
+        calm = self.calm.setdefault(size, {label: [False] * len(times) for label, times in known.items()})
         for row in rows:
             if row.outcome == "ok" and row.step is not None:
                 known[row.plan.label].append(row.step.median)
@@ -294,6 +295,7 @@ async def run_crossovers(
             say("calibrating")
             calibrations = [await asked.calibrate("full")]
         await asked.store.keep_profile(pool(tuple(reversed(calibrations))), calibrations[-1])
+        learn_paces(calibrations)
         bench = Bench(asked, measuring, seconds, say, keep, until)
         rows = await bench.rows(models)
     return {

@@ -44,7 +44,7 @@ from benchmarks.decisions import default_label, default_plan
 from benchmarks.estimate_table import describe_table, make_table
 from benchmarks.output import Unfinished, output_file
 from benchmarks.rules_of_thumb import baselines, shares
-from benchmarks.truth import Truth, measure_plans
+from benchmarks.truth import Truth, learn_paces, measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
 from probes.microtrain.processes import fresh_processes
@@ -150,6 +150,7 @@ class Bench:
         await self.asked.store.keep_profile(profile)
         self.profiles.append(profile)
         self.calibrations += await self.calibrating.store.calibrations(profile.name, profile.fingerprint, 1)
+        learn_paces(self.calibrations[-1:])
         await self._each(cases, self._ask_instant)
 
     async def _compare(self, cases: Sequence[Case]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.timing import MIN_SAMPLES
+from probes.profile import METHOD, Profile
 from probes.workload.description import Plan, Workload
 
 # Of a turn, and of the untimed steps before it, one at least: whoever ran last left other things in the caches, and
@@ -48,6 +49,14 @@ PATIENCE = 3.0  # times as long as asked for, until enough of a process's blocks
 
 
 _calms: defaultdict[int | None, Calm] = defaultdict(Calm)  # by threads; cores are no quicker for another model
+
+
+def learn_paces(calibrations: Iterable[Profile]) -> None:
+    """This machine's: how quick its cores get, or the first minute of a run would call calm whatever it meets."""
+    for profile in calibrations:
+        if profile.method == METHOD:
+            for threads, seconds in profile.paces.items():
+                _calms[threads].learn((seconds,))
 
 
 @dataclass(frozen=True)

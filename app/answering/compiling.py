@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.lab.temporary_folder import TemporaryFolder
+from app.lab.temporary_folder import COMPILE, TemporaryFolder
 
 # torch's own default at most (torch._inductor.config.decide_compile_threads).
 MOST_COMPILERS = 32
@@ -25,7 +25,7 @@ def compiling_environment(usable_cores: int, *, on_cpu: bool = True) -> Iterator
     does not see a cgroup's quota, beyond which more of them take memory and save no time.
     """
     compilers = {"TORCHINDUCTOR_COMPILE_THREADS": str(min(usable_cores, MOST_COMPILERS))}
-    folder = TemporaryFolder.make()
+    folder = TemporaryFolder.make(COMPILE)
     if folder is None:
         raise OSError("No folder for what torch.compile writes could be made: the disk may be full.")
     try:

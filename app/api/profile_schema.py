@@ -17,9 +17,13 @@ class ProfilePlan(TypedDict):
     """As torch runs it unasked: a calibration clocks nothing else."""
 
     device: str
+    """As torch calls it: cpu, cuda:0."""
     precision: str
+    """Of the numbers that operations compute with."""
     threads: int | None
+    """On a CPU; null on a device."""
     environment: dict[str, str]
+    """Variables that its process is started with."""
 
 
 class ProfilePoint(TypedDict):

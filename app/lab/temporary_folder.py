@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "crosspoint-child-"
+# Of a measuring process, and of what torch.compile writes for one.
+CHILD, COMPILE = "crosspoint-child-", "crosspoint-compile-"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # One that is being made has no lock yet, for microseconds.
 LEAST_AGE_SECONDS = 5.0
@@ -26,10 +27,10 @@ class TemporaryFolder:
     _descriptor: int | None
 
     @classmethod
-    def make(cls) -> TemporaryFolder | None:
+    def make(cls, prefix: str = CHILD) -> TemporaryFolder | None:
         """None on a full disk."""
         try:
-            path = tempfile.mkdtemp(prefix=PREFIX)
+            path = tempfile.mkdtemp(prefix=prefix)
         except OSError:
             return None
         return cls(path, _lock(path))
@@ -44,8 +45,9 @@ class TemporaryFolder:
 def remove_left_folders() -> None:
     """Remove this user's that no process holds any more; what cannot be removed stays."""
     with contextlib.suppress(OSError):  # no folder can be written
-        for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-            _remove_left(path)
+        for prefix in (CHILD, COMPILE):
+            for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+                _remove_left(path)
 
 
 def _remove_left(path: Path) -> None:

@@ -12,6 +12,7 @@ from app.store.latest import latest_of
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, a_measurement
+from tests.app.advisor.machine import GPU
 from tests.app.test_store import WORKLOAD, in_store
 
 FULL = a_measurement(ONE, 8, 1.0)
@@ -70,9 +71,10 @@ def test_what_counts_is_the_latest_that_says_something_and_the_failure_after_it(
     assert latest_of([*counts, *taken]) == counts  # what is known is told once more with what is fresh
 
 
-def test_each_plan_batch_and_way_of_feeding_has_its_own_in_the_order_of_time() -> None:
-    other = [replace(FULL, plan=TWO), replace(FULL, batch_size=16), replace(FULL, data="resident")]
-    later = replace(FULL, steps=99)
+def test_each_plan_batch_and_way_of_feeding_a_device_has_its_own_in_the_order_of_time() -> None:
+    on_card = [replace(FULL, plan=GPU, data=data) for data in ("pageable", "resident")]
+    other = [replace(FULL, plan=TWO), replace(FULL, batch_size=16), *on_card]
+    later = replace(FULL, steps=99, data="resident")  # which on a CPU is all one
     assert latest_of([FULL, *other, later]) == [*other, later]
 
 

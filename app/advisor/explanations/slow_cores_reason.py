@@ -56,7 +56,8 @@ def _beside(row: Measurement, crowd: Crowd | None, *, elsewhere: bool) -> str:
     """Whose work it was beside."""
     if crowd is not None and crowd.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE:
         return f", while others held {row.others_cores:.1f} cores of {'that' if elsewhere else 'this'} machine"
-    return ", as beside another machine's work on the same processor, which no counter shows"
+    apart = "" if row.plan.threads == 1 else " or on cores that share no cache,"
+    return f", as beside another machine's work on the same processor{apart or ','} which no counter shows"
 
 
 def _is_plain(row: Measurement) -> bool:
@@ -83,8 +84,7 @@ def _what_follows(row: Measurement, *, is_relieved: bool, elsewhere: bool) -> st
         )
     if row.slowdown is None:
         return (
-            "No block was calm: what is told is what steps took, reckoned back where a neighbour may have slowed "
-            f"them.{again}"
+            f"No block was calm: what is told is what steps took, reckoned back where that may have slowed them.{again}"
         )
     if row.slowdown < FELT:
         return "Its steps hardly took longer there."

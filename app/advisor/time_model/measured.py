@@ -27,8 +27,8 @@ BETWEEN = 0.03
 HALF_CARRIED_OCTAVES = 3.0
 # What a time is off by that was measured on slow cores alone and reckoned back (docs/decisions/0013): four in five.
 RECKONED = 0.12
-# Slow cores make no step shorter, and reckoning back takes off no more than 1.37 (probes.microtrain.quiet.calm): what
-# took so much less than an earlier measurement disproves it, however calm that seemed.
+# Slow cores make hardly a step shorter, and reckoning back takes off no more than 1.35 (probes.microtrain.quiet.calm):
+# what took so much less than an earlier measurement disproves it, however calm that seemed.
 DISPROVED = 1.4
 
 

@@ -20,7 +20,7 @@ from app.advisor.time_model.same_cards import cards_told, of_same_cards
 from probes.context import Context
 from probes.machine_facts import MachineFacts
 from probes.points import NetworkPoint, Point
-from probes.profile import Profile
+from probes.profile import METHOD, Profile
 from probes.reckoned import on_calm_cores
 
 PlanKey = tuple[object, ...]  # the device first
@@ -60,7 +60,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
         start_seconds=_merged([each.start_seconds for each in pooled]),
         like=_likenesses(pooled),
-        paces=_quickest([each.paces for each in pooled]),
+        paces=_quickest([each.paces for each in pooled if each.method == METHOD]),
         points=tuple(_mean_point(rows) for rows in grouped((each.points for each in pooled), _point_key)),
         networks=steps.networks(),
         contexts=steps.contexts(),

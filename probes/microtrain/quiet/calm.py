@@ -14,8 +14,13 @@ from probes.microtrain.timing import central_mean
 # single core 1.8, and the whole fixed work of two on cores that share no cache 1.8 to 2.1 (EPYC, Zen 4).
 CALM = 1.15
 # Steps suffer less than the fixed work does: by this power of what it took longer, in the median of 24 plans of eight
-# networks (0.05 to 0.86; docs/decisions/0013), and 0.5 of six on cores that share no cache (0.38 to 0.69).
+# networks (0.05 to 0.86; docs/decisions/0013).
 SUFFERED = 0.45
+# Where the fixed work takes so many times as long, cores share no cache: beside a neighbour it does not. Steps of up to
+# a few milliseconds suffer by this power then, and long ones, whose data are in no cache anyhow, hardly at all: in the
+# median of 19 plans below 25 ms, and of eight above 60 ms (0.17 to 0.56 and -0.09 to 0.12).
+APART, SHORT_APART, LONG_APART = 1.65, 0.33, 0.06
+LONG_SECONDS = 0.04
 # No neighbour slowed the fixed work by more, nor cores that share no cache (2.1); both at once may, a little. What does
 # is a program of our own machine, or a `best` that is not this machine's: what steps suffered then is not known.
 MOST_SLOWED = 2.5
@@ -64,7 +69,10 @@ class Calm:
         if self.count(readings):
             return as_they_are
         slowed = [(place, self._times(reading)) for place, reading in enumerate(readings) if reading]
-        return [(place, times**-SUFFERED) for place, times in slowed if times <= MOST_SLOWED] or as_they_are
+        reckoned = [
+            (place, times ** -_suffered(times, samples[place])) for place, times in slowed if times <= MOST_SLOWED
+        ]
+        return reckoned or as_they_are
 
     def least(self, samples: Sequence[float], readings: Sequence[float | None]) -> float:
         """Seconds that the luckiest of some samples may take on the calm machine, none of which is known to have met
@@ -98,6 +106,13 @@ class Calm:
         rest = [sample for sample, reading in zip(samples, readings, strict=True) if not self.is_calm(reading)]
         calm, share = [samples[place] for place in self._believed(samples, readings)], len(rest) / len(samples)
         return Slowdown(share, (max(1.0, median(rest) / median(calm)) if rest else 1.0) if calm else None)
+
+
+def _suffered(times: float, seconds: float) -> float:
+    """The power by which a sample of so many seconds a step took longer, while the fixed work took `times` as long."""
+    if times < APART:
+        return SUFFERED
+    return SHORT_APART if seconds < LONG_SECONDS else LONG_APART
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from probes import survey as surveys
 from probes.hardware import Survey
-from probes.measurement import MemoryPeak
+from probes.measurement import Measurement, MemoryPeak
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_survey, a_workload
@@ -150,9 +150,13 @@ def test_time_is_kept_where_two_processes_fit_and_it_does_for_a_trial(monkeypatc
     monkeypatch.setattr(variants, "environment_here", lambda: KEEP_MEMORY)
     request = Request(a_workload(16), effort="thorough")
 
+    class Nothing:
+        async def measurements(self, *_: object) -> list[Measurement]:
+            return []
+
     def kept(peak_bytes: int, to_begin_seconds: float = 0.0) -> float:
         row = a_measurement(ONE, 16, 0.1, memory=MemoryPeak(process_bytes=peak_bytes))
-        steps = RealSteps(cast(Any, None), request, say_nothing, AnswerNotes())
+        steps = RealSteps(cast(Any, Nothing()), request, say_nothing, AnswerNotes())
         steps.to_begin_seconds = to_begin_seconds
         answer = recommend(a_survey(), None, None, [row], request)
         return asyncio.run(steps.seconds_for_variants(a_survey(), answer, None, 3.0))

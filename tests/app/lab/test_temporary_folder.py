@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from app.lab.temporary_folder import LEAST_AGE_SECONDS, PREFIX, TemporaryFolder, remove_left_folders
+from app.lab.temporary_folder import CHILD, COMPILE, LEAST_AGE_SECONDS, TemporaryFolder, remove_left_folders
 
 
+@pytest.mark.parametrize("prefix", [CHILD, COMPILE])
 def test_what_a_killed_process_left_is_removed_and_what_another_holds_or_makes_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left, held = TemporaryFolder.make(), TemporaryFolder.make()
+    left, held = TemporaryFolder.make(prefix), TemporaryFolder.make()
     assert left is not None
     assert held is not None
     assert left._descriptor is not None
     os.close(left._descriptor)  # as the end of its process does
     (Path(left.path) / "file").touch()
-    being_made, another_s = tmp_path / f"{PREFIX}new", tmp_path / "crosspoint-else"
+    being_made, another_s = tmp_path / f"{CHILD}new", tmp_path / "crosspoint-else"
     for path in (being_made, another_s):
         path.mkdir()
     old = time.time() - LEAST_AGE_SECONDS

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from probes.microtrain.quiet import pace
-from probes.microtrain.quiet.calm import CALM, MOST_SLOWED, SUFFERED, Calm
+from probes.microtrain.quiet.calm import APART, CALM, LONG_APART, MOST_SLOWED, SHORT_APART, SUFFERED, Calm
 from probes.microtrain.quiet.pace import read_pace
 from probes.microtrain.step import applied
 from probes.workload.description import Plan
@@ -179,3 +179,11 @@ def _is_in_heap(address: int) -> bool:
         if low <= address < high:
             return line.endswith("[heap]")
     return False
+
+
+@pytest.mark.parametrize(("seconds", "power"), [(0.002, SHORT_APART), (0.5, LONG_APART)])
+def test_on_cores_that_share_no_cache_short_steps_suffer_and_long_ones_hardly(seconds: float, power: float) -> None:
+    assert Calm(1.0).choose([seconds], [2.0]) == pytest.approx([seconds / 2.0**power])
+    assert Calm(1.0).choose([seconds], [1.5]) == pytest.approx([seconds / 1.5**SUFFERED])
+    most = [MOST_SLOWED, APART - 0.01]
+    assert all(1.4 * Calm(1.0).choose([seconds], [times])[0] > seconds for times in most), "DISPROVED rests on it"
