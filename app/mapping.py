@@ -183,7 +183,7 @@ async def draw_map(
 async def _check_asked(crosspoint: Crosspoint, request: Request) -> None:
     """Before a process is started for the first width. Cards that torch has to be asked for are left to it. Raises
     InvalidRequest, UnknownProfile, StoreError."""
-    survey = await crosspoint.survey()
+    survey = await crosspoint.survey_tried_twice()
     profile = await crosspoint.profile(survey, request.profile) if request.profile is not None else None
     if profile is not None and profile.fingerprint != survey.fingerprint:
         profiled_plans(profile, request)

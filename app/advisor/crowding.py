@@ -169,6 +169,11 @@ def crowd_of(survey: Survey) -> Crowd | None:
     return Crowd(cpu.usable_cores or online, online, others, load, _inside(cpu, load) or 0.0)
 
 
+def crowd_elsewhere(machine: Survey | None) -> Crowd | None:
+    """Nobody, of a machine that is not here: by its cores it is told who held them. None where these are not known."""
+    return None if machine is None or machine.cpu.logical_cores is None else crowd_of(machine)
+
+
 def load_of(crowd: Crowd | None) -> MachineLoad | None:
     """What an answer tells of it."""
     if crowd is None:

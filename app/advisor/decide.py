@@ -59,8 +59,7 @@ def recommend(
     best = ranking.best.plan if ranking.best is not None else None
     batches = known.batches(ranking)
     pairs = known.pairs(ranking, batches)
-    # Of a single plan that does not fit here the curve shows where it does.
-    drawn = plans_of(pairs, known.with_curve(ranking.best)) or tuple(option.plan for option in ranking.unlike[:1])
+    drawn = plans_of(pairs, known.with_curve(ranking.best)) or known.drawn_alone(ranking)
     sizes, curves = curves_over(batches, drawn)
     told = in_bus_order(ranking.best, _cards(known))
     return Recommendation(

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from app.advisor.crowding import Crowd, crowd_of
+from app.advisor.crowding import Crowd, crowd_elsewhere, crowd_of
 from app.advisor.curves.over_batches import Batches
 from app.advisor.curves.pairs import Pair, pairs_worth_telling
 from app.advisor.curves.rivals import RivalsOnCpu
@@ -136,6 +136,10 @@ class Known:
         timed = (option for option in ranking.unlike if option.plan.is_cpu and option.step_seconds is not None)
         rivals = RivalsOnCpu(batches, on_cpu, self.with_curve(next(timed, None)))
         return pairs_worth_telling(plans, self.with_curve(ranking.best), rivals.of, self.kinds, ranked)
+
+    def drawn_alone(self, ranking: Ranking) -> tuple[Plan, ...]:
+        """Where there is no pair and nothing fits at this batch: whose curve shows at which it does."""
+        return tuple(each.plan for each in ranking.unlike if not self._runs_at_no_batch(each.plan))[:1]
 
     def _runs_at_no_batch(self, plan: Plan) -> bool:
         """A step that failed did so at its own batch; what torch refused, and never ran, it refuses at any."""
@@ -273,8 +277,7 @@ def gather(
 
 
 class _AnsweredFor(NamedTuple):
-    """The machine that is asked about. survey: None where nobody knows its facts; crowd: who holds its cores now, none
-    of another machine's;
+    """The machine that is asked about. survey: None where nobody knows its facts; crowd: who holds its cores now;
     kinds, busy, sick: as Known has them; free: devices that nobody else computes on now."""
 
     survey: Survey | None
@@ -291,7 +294,7 @@ def _answered_for(survey: Survey, elsewhere: Profile | None) -> _AnsweredFor:
         sick = frozenset(sick_devices(survey))
         return _AnsweredFor(survey, crowd_of(survey), same_kinds(survey), *devices_by_use(survey), sick)
     machine = idle_survey(elsewhere.hardware) if elsewhere.hardware else None
-    return _AnsweredFor(machine, crowd_of(machine) if machine else None, kinds_elsewhere(machine, elsewhere))
+    return _AnsweredFor(machine, crowd_elsewhere(machine), kinds_elsewhere(machine, elsewhere))
 
 
 def _memory_of(

@@ -261,7 +261,7 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, workload: Workload, pl
         return replace(told, allocated_peak_bytes=allocated, reserved_peak_bytes=reserved, process_peak_bytes=process)
     parts = memory.parts(batch_size)
     if held is None:
-        return _no_more_than(parts, outcome.most_at(batch_size))
+        return _no_more_than(parts, outcome.most_at(batch_size), outcome.room.beside or 0, on_cpu=memory.on_cpu)
     if memory.on_cpu:
         return _measured_on_cpu(memory, parts, held)
     of_step = memory.fixed - (memory.overhead or 0)  # of whose overhead a device's allocator knows nothing
@@ -294,23 +294,24 @@ def _measured_on_cpu(memory: MemoryEstimate, parts: MemoryParts, held: int) -> M
     )
 
 
-def _no_more_than(parts: MemoryParts, most: int | None) -> MemoryParts:
-    """Lowered to what a batch as large took, in the heap first, then in what libraries take. most: bytes; None: nobody
-    knows."""
+def _no_more_than(parts: MemoryParts, most: int | None, beside: int, *, on_cpu: bool) -> MemoryParts:
+    """Lowered to what a batch as large took, where least is known: on a CPU in the heap, then in what libraries take;
+    on a device in the activations, as what it takes beside was measured. most: bytes; None: nobody knows. beside: of
+    those, what a device's allocator knows nothing of."""
     if most is None or parts.peak_bytes is None or parts.peak_bytes <= most:
         return parts
     beyond, lowered = parts.peak_bytes - most, dict[str, int]()
-    for name in ("fragmentation_bytes", "overhead_bytes", "activations_bytes"):
+    order = ("overhead_bytes", "activations_bytes") if on_cpu else ("activations_bytes", "overhead_bytes")
+    for name in ("fragmentation_bytes", *order):
         less = min(beyond, getattr(parts, name) or 0)
         if less:
             lowered[name] = getattr(parts, name) - less
             beyond -= less
     peaks = {name: most for name in ("peak_bytes", "process_peak_bytes") if getattr(parts, name) is not None}
-    reserved = parts.reserved_peak_bytes
-    if reserved is not None:
-        peaks["reserved_peak_bytes"] = min(reserved, most - lowered.get("overhead_bytes", parts.overhead_bytes or 0))
-        if parts.allocated_peak_bytes is not None:
-            peaks["allocated_peak_bytes"] = min(parts.allocated_peak_bytes, peaks["reserved_peak_bytes"])
+    outside = lowered.get("overhead_bytes", parts.overhead_bytes or 0) if on_cpu else beside
+    for name in ("reserved_peak_bytes", "allocated_peak_bytes"):
+        if getattr(parts, name) is not None:
+            peaks[name] = min(getattr(parts, name), most - outside)
     return replace(parts, **lowered, **peaks)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +29,7 @@ def compiling_environment(usable_cores: int, *, on_cpu: bool = True) -> Iterator
     compilers = {"TORCHINDUCTOR_COMPILE_THREADS": str(min(usable_cores, MOST_COMPILERS))}
     folder = TemporaryFolder.make(COMPILE)
     if folder is None:
-        raise OSError("No folder for what torch.compile writes could be made: the disk may be full.")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     try:
         of_triton = _NO_OTHER_PROCESSES if on_cpu else {"TRITON_CACHE_DIR": str(Path(folder.path, "triton"))}
         yield {**of_triton, **compilers, "TORCHINDUCTOR_CACHE_DIR": folder.path, "TMPDIR": folder.path}

@@ -23,7 +23,7 @@ CALM = 1.15
 async def paces_now(store: Store, profile: Profile | None) -> dict[int, float]:
     """By threads, seconds of fixed work on this machine's cores as quick as they get now; none where no calibration
     told. profile: this machine's, as it is now."""
-    if profile is None or (profile.calibrations < 2 and profile.method != METHOD):  # which had other fixed work
+    if profile is None or profile.method != METHOD:  # which had other fixed work
         return {}
     spells = await unless_unreadable(store.paces(profile.fingerprint)) or {}
     return {threads: pace_now(pace, spells.get(threads, ())) for threads, pace in profile.paces.items()}

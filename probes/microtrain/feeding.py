@@ -161,12 +161,12 @@ def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) ->
 
 def _map_distinct(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
     """The same, and each tensor once: labels that are the inputs themselves stay so."""
-    known: dict[int, torch.Tensor] = {}
+    known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # with the tensor itself, or another had its number
 
     def once(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in known:
-            known[id(tensor)] = change(tensor)
-        return known[id(tensor)]
+            known[id(tensor)] = tensor, change(tensor)
+        return known[id(tensor)][1]
 
     return map_tensors(batch, once)
 

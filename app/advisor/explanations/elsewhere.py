@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from app.advisor.explanations.words import say_bytes, say_list
@@ -23,7 +24,12 @@ def idle_survey(facts: MachineFacts) -> Survey:
         surveyed_at="",
         fingerprint="",
         system=System(),
-        cpu=Cpu(name=facts.cpu, physical_cores=facts.physical_cores, usable_cores=facts.usable_cores),
+        cpu=Cpu(
+            name=facts.cpu,
+            physical_cores=facts.physical_cores,
+            logical_cores=_logical_cores(facts),
+            usable_cores=facts.usable_cores,
+        ),
         memory=Memory(
             total_bytes=facts.memory_bytes, available_bytes=facts.memory_bytes, usable_bytes=facts.memory_bytes
         ),
@@ -46,6 +52,11 @@ def idle_survey(facts: MachineFacts) -> Survey:
         findings=(),
         probes={},
     )
+
+
+def _logical_cores(facts: MachineFacts) -> int | None:
+    """At least: which are usable tells of a second thread on each core."""
+    return None if facts.physical_cores is None else max(facts.physical_cores, math.ceil(facts.usable_cores or 0))
 
 
 def say_where(profile: Profile) -> str:

@@ -130,12 +130,12 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
 def _classes_second(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """As cross-entropy takes them, of an output that has them last: a language model's, [batch, steps, classes].
     Raises InvalidLoss where there is one class alone."""
-    as_told = (*output.shape[:1], *output.shape[2:]) == targets.shape
+    given, as_told = tuple(output.shape), (*output.shape[:1], *output.shape[2:]) == targets.shape
     if not as_told and output.dim() > 2 and output.shape[:-1] == targets.shape:
         output = output.movedim(-1, 1)
     if output.dim() > 1 and output.shape[1] == 1:
         raise InvalidLoss(
-            f"The model's output has the shape {tuple(output.shape)}, one class, and the batch's targets are class "
+            f"The model's output has the shape {given}, one class, and the batch's targets are class "
             "numbers. Give targets with a point, or return (module, make_batch, loss), as by "
             "binary_cross_entropy_with_logits."
         )

@@ -76,9 +76,10 @@ def copied_at(batch: Batch, places: Places) -> Batch:
 
 
 def bytes_beside(batch: Batch, places: Places | None) -> int:
-    """Of the tensors that a step uses as they are; None: of all."""
-    kept = (tensor for place, tensor in enumerate(tensors_in(batch)) if place not in (places or ()))
-    return sum(tensor.numel() * tensor.element_size() for tensor in kept)
+    """Of the tensors that a step uses as they are, each once; None: of all."""
+    tensors = enumerate(tensors_in(batch))
+    kept = {id(tensor): tensor for place, tensor in tensors if place not in (places or ())}
+    return sum(tensor.numel() * tensor.element_size() for tensor in kept.values())
 
 
 class _Given:

@@ -19,7 +19,8 @@ from torch import nn
 from torch.nn import functional
 
 from probes.measurement import Overheads
-from probes.microtrain.feeding import Batch, ResidentFeed, map_tensors, to_device
+from probes.microtrain import feeding
+from probes.microtrain.feeding import Batch, ResidentFeed, to_device
 from probes.microtrain.measuring.altered_batches import copied_at
 from probes.microtrain.measuring.counting import OperationCounts, count_operations
 from probes.microtrain.step import Step, applied, make_optimizer
@@ -136,7 +137,7 @@ def measure_busy_share(step: Step, host_batch: Batch, step_seconds: float) -> fl
 
 def measure_transfer(host_batch: Batch, device: torch.device, *, pinned: bool) -> float:
     """Seconds from asking for the copy to its end."""
-    source = map_tensors(host_batch, torch.Tensor.pin_memory) if pinned else host_batch
+    source = feeding.pinned([host_batch])[0] if pinned else host_batch
 
     def copy() -> None:
         to_device(source, device, non_blocking=pinned)

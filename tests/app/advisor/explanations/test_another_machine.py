@@ -116,6 +116,17 @@ def test_what_steps_took_beside_others_there_is_no_time_of_that_machine() -> Non
     assert "crowded" not in {reason.code for reason in found.reasons}
 
 
+@pytest.mark.parametrize(("physical", "usable"), [(1, 2.0), (None, 2.0)])
+def test_two_threads_of_a_core_are_in_nobody_s_way_there(physical: int | None, usable: float) -> None:
+    assert THERE.hardware is not None
+    there = replace(THERE, hardware=replace(THERE.hardware, physical_cores=physical, usable_cores=usable))
+    row = a_measurement(TWO, 16, HELD_UP, others_cores=0.0)
+    request = Request(a_workload(), devices=("cpu",), profile="made-up")
+    found = recommend(a_survey(), there, trace_of_summary(a_workload()), [row], request)
+    (two,) = [option for option in found.options if option.plan == TWO]
+    assert (two.basis, two.relieved) == ("measured", False)
+
+
 def test_a_variant_that_the_other_machine_s_profile_has_as_a_plan_is_no_second_option() -> None:
     keeping = replace(TWO, environment=dict(KEEP_MEMORY))
     points = [replace(point, plan=keeping) for point in THERE.points if point.plan == TWO]

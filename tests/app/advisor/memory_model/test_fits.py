@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.advisor import Recommendation, Request, recommend
-from app.advisor.recommendation import Option
+from app.advisor.recommendation import MemoryParts, Option
 from app.advisor.summary import trace_of_summary
 from probes.bounds import MAX_BATCH_SIZE
 from probes.measurement import Measurement, MemoryPeak
@@ -285,6 +285,35 @@ def test_the_peak_of_what_ran_is_the_measured_one(took: int) -> None:
         memory.fragmentation_bytes,
     )
     assert sum(part or 0 for part in parts) == took
+
+
+def added(memory: MemoryParts) -> int:
+    names = ("weights", "gradients", "optimizer", "activations", "overhead", "fragmentation")
+    return sum(getattr(memory, f"{name}_bytes") or 0 for name in names)
+
+
+def test_a_batch_takes_no_more_than_a_larger_one_that_ran() -> None:
+    """What fits because that one ran is not told to take more than is free."""
+    seen = a_measurement(ONE, 4, 0.3, memory=BASE)  # what a process takes beside is known by it
+    estimated = next(option for option in answer([seen]).options if option.plan == TWO).memory
+    assert estimated.peak_bytes is not None
+    took = estimated.peak_bytes - 10**8
+    rows = [seen, a_measurement(TWO, 32, 1.0, memory=replace(BASE, process_bytes=took))]
+    (two,) = [option for option in answer(rows).options if option.plan == TWO]
+    assert two.fits
+    assert two.memory.peak_bytes == two.memory.process_peak_bytes == added(two.memory) == took
+    assert two.memory.allocated_peak_bytes is not None
+    assert two.memory.allocated_peak_bytes + (two.memory.overhead_bytes or 0) <= took
+
+
+@pytest.mark.parametrize("took", [2 * GB, 7 * GB // 10])
+def test_what_torch_holds_and_libraries_beside_is_the_measured_peak(took: int) -> None:
+    rows = [replace(row, memory=replace(BASE, process_bytes=took)) for row in measured(**ALL_FOUR)]
+    memory = answer(rows).options[0].memory
+    assert memory.reserved_peak_bytes is not None
+    assert memory.allocated_peak_bytes is not None
+    assert memory.reserved_peak_bytes + (memory.overhead_bytes or 0) == took
+    assert memory.allocated_peak_bytes <= memory.reserved_peak_bytes
 
 
 def test_of_what_ran_the_optimizer_s_own_step_is_told_as_what_it_holds() -> None:
