@@ -45,22 +45,22 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
         if layer["type"].startswith(WEIGHTED):
             grown = layer is not last
     document = {"layers": layers, "input_shape": model.content["input_shape"], "loss": model.content["loss"]}
-    widened = _parsed(document, factor)
+    widened = _parsed(document)
     if widened.content == model.content:
         raise InvalidModel(
-            f"Width {factor:g} leaves every size of these layers as it is: the last layer with weights keeps its "
-            "outputs, and the others' are rounded."
+            "This width leaves every size of these layers as it is: the last layer with weights keeps its outputs, and "
+            "the others' are rounded."
         )
     return _renamed(widened, model, factor)
 
 
-def _parsed(document: dict[str, Any], factor: float) -> ModelDescription:
+def _parsed(document: dict[str, Any]) -> ModelDescription:
     """Raises InvalidModel, of the width: as it came in the network was right."""
     try:
         return parse_document(document)
     except InvalidModel as error:
         raise InvalidModel(
-            f"Width {factor:g} does not work out, at which the last layer with weights keeps its outputs: {error}"
+            f"This width does not work out, at which the last layer with weights keeps its outputs: {error}"
         ) from error
 
 
