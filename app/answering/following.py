@@ -91,7 +91,8 @@ class Following:
         refusal = self._crosspoint.trace_refusal(survey, self._request.workload, self.seconds, devices=self.devices)
         if refusal is None or refusal.code != "too-slow" or (self._request.effort != "instant" and not self.elsewhere):
             return refusal
-        crosspoint, workload = self._crosspoint, self._request.workload
-        there = await crosspoint.measurements_of(self.elsewhere, workload) if self.elsewhere else None
-        known = await self._steps.known(survey) if there is None else there
+        if self.elsewhere:
+            known = await self._crosspoint.measurements_of(self.elsewhere, self._request.workload)
+        else:
+            known = await self._steps.known(survey)
         return refusal if any(row.outcome == "ok" for row in known) else None

@@ -194,21 +194,38 @@ def test_a_batch_is_contradicted_by_what_lies_on_both_sides_of_it(
     assert Truth(signs).contradicted == contradicted
 
 
-def test_a_batch_that_met_slow_seconds_is_measured_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second plan is ahead everywhere, but for the first time that it is asked at eight samples."""
+BOTH = (ONE.label, TWO.label)
+
+
+def bisected(
+    monkeypatch: pytest.MonkeyPatch, second: Callable[[int, int], float], slow: Callable[[int, int], bool]
+) -> tuple[Measured, Truth, list[int]]:
+    """With the sizes that were asked for. second: milliseconds a sample of the second plan, where the first takes 1, by
+    the size and how often it was asked for; slow: likewise, whether no core was calm."""
     asked: list[int] = []
 
     async def measure(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
         size = workload.batch_size
         asked.append(size)
-        slow = size == 8 and asked.count(8) <= crossovers.MOST_PROCESSES
-        seconds = {ONE.label: 1e-3 * size, TWO.label: (1.08e-3 if slow else 0.5e-3) * size}
-        return [a_measurement(plan, size, seconds[plan.label]) for plan in plans]
+        at = (size, asked.count(size))
+        rows = [a_measurement(ONE, size, 1e-3 * size), a_measurement(TWO, size, 1e-3 * size * second(*at))]
+        return [replace(row, slow_share=float(slow(*at)), slowdown=None if slow(*at) else 1.0) for row in rows]
 
     monkeypatch.setattr(crossovers, "measure_plans", measure)
     nobody: Any = None
-    pair = (ONE.label, TWO.label)
-    truth = asyncio.run(Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0).bisect([pair]))[pair]
+    measured = Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0)
+    return measured, asyncio.run(measured.bisect([BOTH]))[BOTH], asked
+
+
+def at_first_of_eight(size: int, count: int) -> bool:
+    return size == 8 and count <= crossovers.MOST_PROCESSES
+
+
+def test_a_batch_that_met_slow_seconds_is_measured_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second plan is ahead everywhere, but for the first time that it is asked at eight samples."""
+    _, truth, asked = bisected(
+        monkeypatch, lambda *at: 1.08 if at_first_of_eight(*at) else 0.5, slow=lambda _size, _count: False
+    )
     assert asked.count(8) > crossovers.MOST_PROCESSES
     assert truth.signs[8] == 1
     assert truth.kind == "always"
@@ -216,27 +233,15 @@ def test_a_batch_that_met_slow_seconds_is_measured_once_more(monkeypatch: pytest
 
 def test_turns_on_calm_cores_count_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second plan is ahead everywhere, but at eight samples for the first seven times, when no core was calm."""
-    asked: list[int] = []
-
-    async def measure(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
-        size = workload.batch_size
-        asked.append(size)
-        slow = size == 8 and asked.count(8) <= crossovers.MOST_PROCESSES
-        share = 1.0 if slow else 0.2
-        rows = [a_measurement(ONE, size, 1e-3 * size), a_measurement(TWO, size, (1.5e-3 if slow else 0.5e-3) * size)]
-        return [replace(row, slow_share=share, slowdown=None if slow else 1.3) for row in rows]
-
-    monkeypatch.setattr(crossovers, "measure_plans", measure)
-    nobody: Any = None
-    pair = (ONE.label, TWO.label)
-    measured = Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0)
-    truth = asyncio.run(measured.bisect([pair]))[pair]
+    measured, truth, _ = bisected(
+        monkeypatch, lambda *at: 1.5 if at_first_of_eight(*at) else 0.5, slow=at_first_of_eight
+    )
     assert truth.signs[8] == 1
     assert truth.kind == "always"
-    kept = measured.document(pair)
+    kept = measured.document(BOTH)
     assert kept["calm"][8][0] == [False] * crossovers.MOST_PROCESSES + [True] * LEAST_CALM
     assert len(kept["times"][8][1]) == len(kept["calm"][8][1])
-    assert set(measured.at(8, pair)[1]) == {0.5e-3 * 8}
+    assert set(measured.at(8, BOTH)[1]) == {0.5e-3 * 8}
 
 
 def test_all_turns_count_where_hardly_one_was_calm_and_where_nobody_knows() -> None:
@@ -249,20 +254,20 @@ def test_all_turns_count_where_hardly_one_was_calm_and_where_nobody_knows() -> N
 def test_a_batch_of_no_calm_turn_is_measured_anew_though_no_other_contradicts_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[int] = []
-
-    async def measure(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
-        size = workload.batch_size
-        asked.append(size)
-        slow = size == 1 and asked.count(1) <= crossovers.PROCESSES
-        rows = [a_measurement(ONE, size, 1e-3 * size), a_measurement(TWO, size, 0.5e-3 * size)]
-        return [replace(row, slow_share=1.0 if slow else 0.0, slowdown=None if slow else 1.0) for row in rows]
-
-    monkeypatch.setattr(crossovers, "measure_plans", measure)
-    nobody: Any = None
-    asyncio.run(Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0).bisect([(ONE.label, TWO.label)]))
+    _, _, asked = bisected(
+        monkeypatch, lambda *_: 0.5, slow=lambda size, count: size == 1 and count <= crossovers.PROCESSES
+    )
     assert asked.count(1) == 2 * crossovers.PROCESSES
     assert asked.count(8) == crossovers.PROCESSES
+
+
+def test_turns_of_a_run_that_says_nothing_of_them_give_way_to_calm_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, _, _ = bisected(monkeypatch, lambda *_: 0.5, slow=lambda _size, _count: False)
+    measured.times, measured.calm = {8: {ONE.label: [8e-3] * 3, TWO.label: [12e-3] * 3}}, {}
+    asyncio.run(measured.measure(8, [BOTH]))
+    assert len(measured.at(8, BOTH)[0]) == 4, "one calm turn is too few"
+    asyncio.run(measured.measure(8, [BOTH]))
+    assert measured.at(8, BOTH) == ([8e-3] * 2, [4e-3] * 2)
 
 
 def test_the_times_of_a_kept_run_s_model_are_those_of_all_its_pairs() -> None:

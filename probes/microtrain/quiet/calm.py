@@ -16,9 +16,9 @@ CALM = 1.15
 # Steps suffer less than the fixed work does: by this power of what it took longer, in the median of 24 plans of eight
 # networks (0.05 to 0.86; docs/decisions/0013).
 SUFFERED = 0.45
-# Where the fixed work takes so many times as long, cores share no cache: beside a neighbour it does not. Steps of up to
-# a few milliseconds suffer by this power then, and long ones, whose data are in no cache anyhow, hardly at all: in the
-# median of 19 plans below 25 ms, and of eight above 60 ms (0.17 to 0.56 and -0.09 to 0.12).
+# Where the fixed work takes so many times as long, cores share no cache: beside a neighbour it does not. Short steps
+# suffer by this power then, and long ones, whose data are in no cache anyhow, hardly at all: in the median of 19 plans
+# and batches below 25 ms, and of eight above 60 ms (0.17 to 0.56 and -0.09 to 0.12).
 APART, SHORT_APART, LONG_APART = 1.65, 0.33, 0.06
 LONG_SECONDS = 0.04
 # No neighbour slowed the fixed work by more, nor cores that share no cache (2.1); both at once may, a little. What does

@@ -5,8 +5,8 @@ runs two of ours on one: for tenths of a second to seconds, steps take up to twi
 neighbours do"). Exponentials hear it well: arithmetic that lies in the nearest cache, and nothing else.
 
 They do not hear where the host has put our cores: on two that share no cache, steps of two threads take up to 1.6 times
-as long, for seconds to half a minute, and exponentials 1.08 (docs/decisions/0013). So after each of them every thread
-reads what the one beside it has just written, which takes three times as long then.
+as long, for seconds to half a minute, and exponentials 1.08 (docs/decisions/0013). So after each of them a thread reads
+what the next one has just written, which takes three times as long then.
 """
 
 from __future__ import annotations
