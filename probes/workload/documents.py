@@ -14,8 +14,8 @@ from probes.workload.wording import join, unknown
 KINDS = ("layers", "huggingface", "summary")
 
 
-def parse_document(document: dict[str, Any]) -> ModelDescription:
-    """An object with one of KINDS. Raises InvalidModel."""
+def parse_document(document: dict[str, Any], *, trusted: bool = False) -> ModelDescription:
+    """An object with one of KINDS. trusted: as of parse_layers. Raises InvalidModel."""
     found = [kind for kind in KINDS if kind in document]
     if len(found) > 1:
         raise InvalidModel(f"The model has {join(found)} at once. Keep the one that describes it.")
@@ -24,7 +24,7 @@ def parse_document(document: dict[str, Any]) -> ModelDescription:
         if key is None:
             raise InvalidModel(f"The model is an empty object; {kinds()} is expected in it.")
         raise unknown("The model's key", key, KINDS, f"One of {kinds()} is expected.")
-    return _PARSERS[found[0]](document)
+    return _layers(document, trusted=trusted) if found == ["layers"] else _PARSERS[found[0]](document)
 
 
 def kinds() -> str:
@@ -32,8 +32,8 @@ def kinds() -> str:
     return join([f'"{kind}"' for kind in KINDS], "or")
 
 
-def _layers(document: dict[str, Any]) -> ModelDescription:
-    content, _ = parse_layers(document)
+def _layers(document: dict[str, Any], *, trusted: bool = False) -> ModelDescription:
+    content, _ = parse_layers(document, trusted=trusted)
     count = len(content["layers"])
     return ModelDescription("layers", f"{count} layer{'s' if count != 1 else ''}", content, written=document["layers"])
 

@@ -13,12 +13,14 @@ from probes.workload.description import InvalidModel
 class Flow:
     """shape: without the batch. tokens: whole numbers still to be embedded. channels_first: the classes or features lie
     in the first axis, as convolutions leave them, not in the last, as linear layers do. features_last: they are known
-    to lie in the last, as of a sequence; of what comes in nobody knows."""
+    to lie in the last, as of a sequence; of what comes in nobody knows. trusted: which axis a layer takes is not
+    doubted, as of layers that were read before."""
 
     shape: tuple[int, ...]
     tokens: bool = False
     channels_first: bool = False
     features_last: bool = False
+    trusted: bool = False
 
     @property
     def elements(self) -> int:

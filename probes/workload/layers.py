@@ -26,8 +26,10 @@ LOSSES = ("cross-entropy", "mse")
 _EXAMPLE = '{"layers": [{"type": "linear", "in": 4, "out": 3}], "input_shape": [4]}'
 
 
-def parse_layers(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def parse_layers(document: dict[str, Any], *, trusted: bool = False) -> tuple[dict[str, Any], int]:
     """Canonical content of a `layers` model, and its trainable scalars. Raises InvalidModel.
+
+    trusted: which axis a layer takes is not doubted (probes.workload.axes).
 
     Content: `layers` (every size spelled out), `input_shape` (without the batch), `tokens` (the size of the
     vocabulary where whole numbers go in, else null), `loss`, `output_shape`, `class_axis` (where the classes lie,
@@ -37,7 +39,7 @@ def parse_layers(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
     layers = document.get("layers")
     if not isinstance(layers, list) or not layers:
         raise InvalidModel(f'"layers" {_no_list(layers)}; a list of at least one layer is expected, as in {_EXAMPLE}.')
-    flow = Flow(_input_shape(document, layers), tokens=_type_of(_first(layers)) == "embedding")
+    flow = Flow(_input_shape(document, layers), tokens=_type_of(_first(layers)) == "embedding", trusted=trusted)
     chain = _chain("layers", layers, flow, 0)
     if not chain.parameters:
         raise InvalidModel('The layers have nothing to train. Put in at least one with weights, such as "linear".')

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from probes.bounds import MAX_DIMENSIONS
+from probes.workload.axes import check_features_last
 from probes.workload.description import InvalidModel
 from probes.workload.flow import Flow
 from probes.workload.layer_types import Layer, LayerType, agree, require
@@ -20,6 +21,7 @@ def infer_linear(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     outputs = require(where, options, "out", '"out": 10')
     hint = 'Put {"type": "flatten"} before it.' if options.get("in") == flow.elements and len(flow.shape) > 1 else ""
     inputs = agree(where, options, "in", flow.shape[-1], flow, hint)
+    check_features_last(where, options, flow)
     content = {"type": "linear", "in": inputs, "out": outputs, "bias": options["bias"]}
     after = flow.reshaped(where, (*flow.shape[:-1], outputs), channels_first=False, features_last=True)
     return Layer(content, after, inputs * outputs + outputs * options["bias"])
@@ -142,12 +144,15 @@ def infer_squeeze(where: str, options: dict[str, Any], flow: Flow) -> Layer:
 
 
 def infer_mean(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
-    axis = axis_of(where, options["dim"], flow)
+    """Over a sequence's steps, which come last behind a convolution, else first."""
+    steps = -1 if flow.channels_first and len(flow.shape) == 2 else 1
+    axis = axis_of(where, options.get("dim", steps), flow)
     if len(flow.shape) < 2:
         raise InvalidModel(f"{where} would leave nothing of {flow.text}: it needs at least two dimensions a sample.")
     shape = (*flow.shape[: axis - 1], *flow.shape[axis:])
-    first = flow.channels_first and axis != 1
-    return Layer({"type": name, "dim": axis}, flow.reshaped(where, shape, channels_first=first))
+    first, last = flow.channels_first and axis != 1, flow.features_last and axis != len(flow.shape)
+    after = flow.reshaped(where, shape, channels_first=first, features_last=last)
+    return Layer({"type": name, "dim": axis}, after)
 
 
 def plain(name: str, *aliases: str, options: tuple[Option, ...] = ()) -> LayerType:
@@ -229,6 +234,6 @@ PLAIN_TYPES = (
     ),
     LayerType("unsqueeze", (FIRST_DIM,), infer_unsqueeze),
     LayerType("squeeze", (DIM,), infer_squeeze),
-    LayerType("mean", (FIRST_DIM,), partial(infer_mean, "mean"), ("mean_over_time",)),
-    LayerType("max", (FIRST_DIM,), partial(infer_mean, "max"), ("max_over_time",)),
+    LayerType("mean", (DIM,), partial(infer_mean, "mean"), ("mean_over_time",)),
+    LayerType("max", (DIM,), partial(infer_mean, "max"), ("max_over_time",)),
 )

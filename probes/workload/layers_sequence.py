@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from probes.bounds import MAX_RECURRENT_STEPS, MAX_STACKED_LAYERS
+from probes.workload.axes import check_features_last
 from probes.workload.description import InvalidModel
 from probes.workload.flow import Flow
 from probes.workload.layer_types import Layer, LayerType, agree, require
@@ -29,14 +30,15 @@ def infer_embedding(where: str, options: dict[str, Any], flow: Flow) -> Layer:
 
 def infer_position(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     """A learned vector for each position, added to what arrives."""
-    steps, features = _sequence(where, flow)
-    after = flow.reshaped(where, flow.shape, features_last=True)
+    steps, features = _sequence(where, options, flow, takes_in=False)
+    after = flow.reshaped(where, flow.shape, channels_first=False, features_last=True)
     return Layer({"type": "position_embedding", "steps": steps, "features": features}, after, steps * features)
 
 
-def _sequence(where: str, flow: Flow) -> tuple[int, int]:
+def _sequence(where: str, options: dict[str, Any], flow: Flow, *, takes_in: bool = True) -> tuple[int, int]:
     """Steps and features. Raises InvalidModel when no sequence arrives."""
     if len(flow.shape) == 2:
+        check_features_last(where, options, flow, takes_in=takes_in)
         steps, features = flow.shape
         return steps, features
     raise InvalidModel(
@@ -50,7 +52,7 @@ def _sequence(where: str, flow: Flow) -> tuple[int, int]:
 
 
 def infer_recurrent(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
-    steps, features = _sequence(where, flow)
+    steps, features = _sequence(where, options, flow)
     hidden = require(where, options, "hidden", '"hidden": 128')
     inputs = agree(where, options, "in", features, flow)
     if steps > MAX_RECURRENT_STEPS:
@@ -76,23 +78,28 @@ def recurrent_parameters(gates: int, inputs: int, hidden: int, stacked: int, dir
 
 
 def infer_attention(where: str, options: dict[str, Any], flow: Flow) -> Layer:
-    _, features = _sequence(where, flow)
+    _, features = _sequence(where, options, flow)
     heads = _heads(where, options, flow)
     content = {"type": "attention", "in": features, "heads": heads}
     content |= {"dropout": options["dropout"], "bias": options["bias"]}
-    after = flow.reshaped(where, flow.shape, features_last=True)
+    after = flow.reshaped(where, flow.shape, channels_first=False, features_last=True)
     return Layer(content, after, _attention_parameters(features, bias=options["bias"]))
 
 
 def infer_encoder(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     """torch.nn.TransformerEncoderLayer, `num_layers` of them: attention, two linear layers, two norms."""
-    _, features = _sequence(where, flow)
+    _, features = _sequence(where, options, flow)
     heads, inner = _heads(where, options, flow), options["feedforward"]
     content = {"type": "transformer_encoder_layer", "in": features, "heads": heads, "feedforward": inner}
     content |= {key: options[key] for key in ("dropout", "activation", "norm_first", "num_layers")}
     parameters = _attention_parameters(features, bias=True) + 2 * features * inner + inner + features + 4 * features
     stacked = options["num_layers"]
-    return Layer(content, flow.reshaped(where, flow.shape, features_last=True), stacked * parameters, stacked)
+    return Layer(
+        content,
+        flow.reshaped(where, flow.shape, channels_first=False, features_last=True),
+        stacked * parameters,
+        stacked,
+    )
 
 
 def _attention_parameters(features: int, *, bias: bool) -> int:

@@ -6,6 +6,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from probes.workload.axes import check_channels_first
 from probes.workload.description import InvalidModel
 from probes.workload.flow import Flow
 from probes.workload.layer_types import Layer, LayerType, agree, require
@@ -63,6 +64,7 @@ def infer_convolution(axes: int, where: str, options: dict[str, Any], flow: Flow
     is_sequence = flow.features_last and options.get("in") == flow.shape[-1] and axes == 1
     hint = 'Its features lie in the last axis: put {"type": "transpose"} before it.' if is_sequence else ""
     inputs = agree(where, options, "in", flow.shape[0], flow, hint)
+    check_channels_first(where, options, flow)
     kernel, stride, dilation = _geometry(where, options, axes)
     padding = _padding(where, options["padding"], stride, axes)
     groups = _groups(where, options["groups"], inputs, outputs)
@@ -92,6 +94,7 @@ def infer_transposed(axes: int, where: str, options: dict[str, Any], flow: Flow)
     sizes = spatial(where, flow, axes)
     outputs = require(where, options, "out", '"out": 16')
     inputs = agree(where, options, "in", flow.shape[0], flow)
+    check_channels_first(where, options, flow)
     kernel, stride, dilation = _geometry(where, options, axes)
     padding = per_axis(where, "padding", options["padding"], axes)
     extra = per_axis(where, "output_padding", options["output_padding"], axes)
@@ -147,6 +150,7 @@ def _fits(where: str, flow: Flow, kernel: list[int], after: list[int]) -> None:
 
 def infer_pool(name: str, axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
     sizes = spatial(where, flow, axes)
+    check_channels_first(where, options, flow, takes_in=False)
     kernel = per_axis(where, "kernel", require(where, options, "kernel", '"kernel": 2'), axes)
     stride = per_axis(where, "stride", options.get("stride", kernel), axes)
     padding = per_axis(where, "padding", options["padding"], axes)
@@ -167,6 +171,7 @@ def infer_pool(name: str, axes: int, where: str, options: dict[str, Any], flow: 
 
 def infer_adaptive(name: str, axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
     spatial(where, flow, axes)
+    check_channels_first(where, options, flow, takes_in=False)
     after = per_axis(where, "out", options["out"], axes)
     return Layer({"type": f"{name}{axes}d", "out": after}, flow.reshaped(where, (flow.shape[0], *after)))
 
@@ -196,6 +201,7 @@ def infer_batch_norm(name: str, axes: int, where: str, options: dict[str, Any], 
             'Write "batch_norm" without a number: it follows its input.'
         )
     features = agree(where, options, "in", flow.shape[0], flow)
+    check_channels_first(where, options, flow)
     affine = options["affine"]
     content = {"type": f"{name}{found}d", "in": features, "affine": affine} | _own_numbers(options, EPS, MOMENTUM)
     after = flow if len(flow.shape) == 1 else flow.reshaped(where, flow.shape, channels_first=True)
@@ -211,6 +217,7 @@ def infer_instance_norm(axes: int, where: str, options: dict[str, Any], flow: Fl
             f"{axes or '1 to 3'} spatial axes with more than one number."
         )
     features = agree(where, options, "in", flow.shape[0], flow)
+    check_channels_first(where, options, flow)
     affine = options["affine"]
     content = {"type": f"instance_norm{found}d", "in": features, "affine": affine}
     content |= _own_numbers(options, EPS, MOMENTUM)
@@ -220,6 +227,12 @@ def infer_instance_norm(axes: int, where: str, options: dict[str, Any], flow: Fl
 
 def infer_layer_norm(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
     """layer_norm, or rms_norm, which has weights and no bias."""
+    if "shape" not in options and flow.channels_first and len(flow.shape) > 1 and not flow.trusted:
+        raise InvalidModel(
+            f"{where} would normalise the last axis, {flow.shape[-1]} numbers, but one sample is {flow.text}, with its "
+            f'channels in the first. Write "shape": {list(flow.shape)} to normalise all of a sample, or "shape": '
+            f"{flow.shape[-1]} if the last axis is meant."
+        )
     written = options.get("shape", flow.shape[-1])
     shape = written if isinstance(written, list) else [written]
     if tuple(shape) != flow.shape[len(flow.shape) - len(shape) :]:
@@ -234,6 +247,7 @@ def infer_layer_norm(name: str, where: str, options: dict[str, Any], flow: Flow)
 def infer_group_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     groups = require(where, options, "groups", '"groups": 8')
     channels = agree(where, options, "in", flow.shape[0], flow)
+    check_channels_first(where, options, flow)
     if channels % groups:
         raise InvalidModel(f'{where}: "groups": {groups} must divide its {channels} channels.')
     if groups == flow.elements:
@@ -261,6 +275,7 @@ def infer_dropout(axes: int, where: str, options: dict[str, Any], flow: Flow) ->
 def infer_upsample(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     if not 2 <= len(flow.shape) <= 4:
         raise InvalidModel(f"{where} expects channels and 1 to 3 spatial axes, but its input is {flow.text}.")
+    check_channels_first(where, options, flow, takes_in=False)
     mode = options["mode"]
     if mode == "bilinear" and len(flow.shape) != 3:
         raise InvalidModel(f'{where}: "bilinear" needs height and width, but its input is {flow.text}. Use "nearest".')
