@@ -76,8 +76,8 @@ class KnownProfiles:
         if not fingerprint:  # the survey failed: whose profile it would be is not known
             return None
         held, stored = self._unsaved.get(fingerprint), await unless_unreadable(self._store.profile(fingerprint))
-        here = [held[-1].profile if held else None, stored]
-        return max((one for one in here if one is not None), key=lambda one: moment_of(one.created_at), default=None)
+        here = [one for one in (held[-1].profile if held else None, stored) if one is not None]
+        return max(here, key=lambda one: _known_moment(one.created_at), default=None)
 
     async def unknown(self, *, is_this_machines: bool = False) -> UnknownProfile:
         """What to raise where no profile is found that was asked for: by its name, or as this machine's. Raises
@@ -171,7 +171,13 @@ class KnownProfiles:
 
 def _precedence(fingerprint: str, created_at: str, here: str) -> tuple[bool, datetime]:
     """Of several profiles of one name the one with the greatest is found by it. here: this machine's fingerprint."""
-    return fingerprint == here, moment_of(created_at)
+    return fingerprint == here, _known_moment(created_at)
+
+
+def _known_moment(created_at: str) -> datetime:
+    """One in the future (a clock was wrong) is older than all."""
+    moment = moment_of(created_at)
+    return moment if moment <= datetime.now(UTC) else datetime.min.replace(tzinfo=UTC)
 
 
 def _is_newer(one: Profile, other: Profile) -> bool:

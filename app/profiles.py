@@ -10,6 +10,7 @@ from typing import Any
 
 from app.advisor.time_model.pooled import devices_that_count
 from app.errors import ProfileRefused
+from app.measurable import check_surveyed
 from app.profile_names import is_another_machines
 from app.service import Crosspoint
 from probes import bounds
@@ -21,7 +22,7 @@ from probes.profile import InvalidProfile, Profile, moment_of, parse_profile
 
 async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
     """A summary of the profile that `find_profile` gives of each name, newest first. Raises StoreError."""
-    fingerprint = (await crosspoint.survey()).fingerprint
+    fingerprint = (await crosspoint.survey_tried_twice()).fingerprint
     heads, own = await crosspoint.profiles.heads(fingerprint), await crosspoint.profiles.of_machine(fingerprint)
     return [summarize(head, this_machine=own is not None and head["name"] == own.name) for head in heads]
 
@@ -29,7 +30,7 @@ async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
 async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
     """The profile of this name: of several this machine's as it is now, else the latest. Raises UnknownProfile,
     StoreError."""
-    found = await crosspoint.profile(await crosspoint.survey(), name)
+    found = await crosspoint.profile(await crosspoint.survey_tried_twice(), name)
     assert found is not None
     return found
 
@@ -46,7 +47,8 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
 
     One with this machine's fingerprint becomes this machine's profile; any other answers when it is asked for by name.
     One that is stored already, or was to be, is left as it is, with the calibrations that it is made of; this machine's
-    under another name is refused. Raises ProfileRefused, StoreError.
+    under another name is refused. Raises ProfileRefused, StoreError, and LabError where nobody knows which machine
+    this is.
     """
     try:
         profile = await asyncio.to_thread(parse_profile, content)
@@ -55,7 +57,8 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
         raise ProfileRefused("profile-refused", what, error.theirs) from None
     profile = replace(profile, name=check_name(profile.name if name is None else name))
     _refuse_empty(profile)
-    survey = await crosspoint.survey()
+    survey = await crosspoint.survey_tried_twice()
+    check_surveyed(survey)
     refuse_impostor(profile, survey)
     await asyncio.to_thread(_refuse_unreadable, profile)
     async with crosspoint.profiles.changing:
@@ -115,10 +118,13 @@ def _trouble_with_name(name: str) -> str | None:
 
 
 async def check_new_name(crosspoint: Crosspoint, name: str) -> None:
-    """Raises ProfileRefused where this machine's next profile cannot be called so: said before it is measured."""
+    """Raises ProfileRefused where this machine's next profile cannot be called so: said before it is measured, and
+    LabError where nobody knows which machine this is."""
     if trouble := _trouble_with_name(name):
         raise ProfileRefused("profile-refused", f"The profile would have a name that it cannot have: {trouble}.")
-    if await is_another_machines(crosspoint.store, await crosspoint.survey(), name):
+    survey = await crosspoint.survey_tried_twice()
+    check_surveyed(survey)
+    if await is_another_machines(crosspoint.store, survey, name):
         raise ProfileRefused(
             "profile-exists",
             "Another machine's profile is stored under this name. Calibrate under another one, or remove that first.",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.advisor.crowding import crowd_of
+from app.advisor.like_cards import devices_to_calibrate
 from app.advisor.plans import must_ask_torch
 from app.advisor.time_model.pooled import LOOKED_AT, POOLED
 from app.advisor.time_model.predicted import fit_all_plans
@@ -66,6 +67,7 @@ class Upkeep:
         self._crosspoint = crosspoint
         self._jobs = jobs
         self._not_before = 0.0
+        self._unsaved_until = 0.0
         self._calibrated: list[float] = []  # when this did, in the loop's seconds, of the machine as it is
         self._broken = 0  # calibrations in a row that a card may have ended
         self._noted: tuple[object, ...] | None = None  # the last state that was kept, and after how many losses
@@ -96,9 +98,7 @@ class Upkeep:
                 self._calibrated, self._broken = [], 0
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
                 await self._note_state(survey)
-                await self._crosspoint.profiles.save_unsaved()
-                if self._jobs is not None:
-                    await self._jobs.save_unsaved()
+                await self._save_unsaved()
             is_time = asyncio.get_running_loop().time() >= self._not_before
             if is_time:
                 await self._learn_torch()
@@ -118,6 +118,18 @@ class Upkeep:
         if survey.fingerprint and state != self._noted:
             is_noted = await trouble_with(self._crosspoint.note_state(survey)) is None
             self._noted = (survey.fingerprint, self._crosspoint.store.losses) if is_noted else None
+
+    async def _save_unsaved(self) -> None:
+        """Where a little can be written and a profile cannot, not with each look: each try is written to a log."""
+        now = asyncio.get_running_loop().time()
+        if now < self._unsaved_until:
+            return
+        had_trouble = self._crosspoint.store.trouble is not None
+        await self._crosspoint.profiles.save_unsaved()
+        if self._jobs is not None:
+            await self._jobs.save_unsaved()
+        if self._crosspoint.store.trouble is not None and not had_trouble:
+            self._unsaved_until = now + WATCH_SECONDS
 
     async def _rest(self, seconds: float) -> None:
         """Until the next look. A profile that comes is looked at at once: its prices are fitted before anybody asks."""
@@ -193,13 +205,15 @@ class Upkeep:
         here at any hour."""
         if self._crosspoint.lab.measuring or not is_quiet(survey) or not self._may_again():
             return False
-        return await self._lacks_another(profile)
+        return await self._lacks_another(survey, profile)
 
-    async def _lacks_another(self, profile: Profile) -> bool:
-        """Whoever made those that there are."""
+    async def _lacks_another(self, survey: Survey, profile: Profile) -> bool:
+        """Whoever made those that there are; and where they are of some devices alone."""
         profiles, key = self._crosspoint.profiles, (profile.name, profile.fingerprint)
         times, alike = await profiles.calibration_times(*key), await profiles.calibration_times(*key, METHOD)
+        told = {point.plan.device for point in profile.points} | profile.like.keys()
         is_short = profile.calibrations < POOLED or profile.method < METHOD
+        is_short = is_short or not told.issuperset(devices_to_calibrate(survey))
         is_short = is_short and len(times) > 0 and len(alike) < LOOKED_AT
         # One that was made in the future, by a clock that has been set since, is of no known age.
         return is_short and not any(0 <= time.time() - made < _rest_after(len(alike)) for made in times[:1])
@@ -224,7 +238,7 @@ class Upkeep:
     async def _check_further(self, survey: Survey) -> None:
         """Raises _Needless."""
         profile = await self._crosspoint.profile(survey)
-        if profile is not None and not await self._lacks_another(profile):
+        if profile is not None and not await self._lacks_another(survey, profile):
             raise _Needless
 
     async def _calibrate(self, effort: str, name: str | None = None, check: CheckAtTurn | None = None) -> bool:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from app.advisor.plans import find_devices
 from app.api.bodies import CalibrationBody
 from app.api.context import ContextDep, answer_json
 from app.api.jobviews import cancel_job, find_events, show_job, start_job, stream_job
@@ -18,7 +17,7 @@ from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress, to_its_end
 from app.lab import Ticket
-from app.measurable import check_is_here
+from app.measurable import check_is_here, find_surveyed_devices
 from app.profiles import check_new_name
 from app.service import CALIBRATION_SECONDS
 
@@ -35,7 +34,7 @@ async def start_calibration(request: Request, context: ContextDep) -> Response:
     """Measure this machine's constants, as soon as it is free, and keep them as a profile."""
     body = await read_body(request, CalibrationBody)
     check_is_here(is_here=context.crosspoint.is_here)
-    devices = find_devices(await context.crosspoint.survey_for_plans(), body.devices)
+    devices = find_surveyed_devices(await context.crosspoint.survey_for_plans(), body.devices)
     if body.name is not None:
         await check_new_name(context.crosspoint, body.name)
 

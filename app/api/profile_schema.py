@@ -105,7 +105,7 @@ class Profile(TypedDict):
     name: str
     """By which it is asked for."""
     created_at: str
-    """When its latest calibration was made."""
+    """When the newest of its calibrations was made."""
     fingerprint: str
     """Of the machine when it was measured."""
     machine: str
@@ -113,9 +113,9 @@ class Profile(TypedDict):
     software: dict[str, str]
     """Versions that were measured with, by name: torch, python."""
     effort: CalibrationEffort
-    """Of the calibration: quick, within 30 s, or full, within 60."""
+    """Of the newest of its calibrations that is full, else of the newest: quick, within 30 s, or full, within 60."""
     duration_seconds: float
-    """What the calibration took."""
+    """What that one took."""
     noise: dict[str, float | None]
     """How quiet the machine was, each a number or null: load_average; steal_fraction (taken by the hypervisor); spread
     of the points; contention (of the cores measured on, what others wanted); waiting_fraction (of the time, without a

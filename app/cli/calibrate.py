@@ -36,14 +36,14 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
 
     `recommend --effort instant` answers from the profile. `crosspoint profile remove NAME` begins anew.
     """
-    from app.advisor.plans import find_devices
     from app.cli.output import print_json
     from app.cli.profile_view import show_calibrated, show_profile, show_what_makes_it_surer
     from app.cli.session import run_with_service
+    from app.measurable import find_surveyed_devices
     from app.profiles import newest_devices
 
     async def work(service: Crosspoint, report: Report) -> tuple[Kept[Profile], dict[str, bool]]:
-        here = find_devices(await service.survey_for_plans(report), devices)
+        here = find_surveyed_devices(await service.survey_for_plans(report), devices)
         kept = await service.calibrate_and_keep(effort, here, on_progress=report)
         return kept, await newest_devices(service, kept.value) if kept.trouble is None else {}
 

@@ -13,6 +13,7 @@ import click
 from app.cli.endings import fail_usage
 
 if TYPE_CHECKING:
+    from app.cli.profile_view import Origin
     from app.cli.progress import Report
     from app.service import Crosspoint
     from probes.profile import Profile
@@ -55,12 +56,12 @@ def show_command(name: str | None, as_json: bool) -> None:
     from app.cli.output import print_json
     from app.cli.profile_view import show_origin, show_profile
 
-    profile, changes, answering = _find(name)
+    profile, origin = _find(name)
     if as_json:
         print_json(profile.to_json())
         return
-    show_profile(profile, elsewhere=changes is not None)
-    show_origin(profile, changes, answering)
+    show_profile(profile, elsewhere=origin.changes is not None)
+    show_origin(profile, origin)
 
 
 @command.command("export")
@@ -75,7 +76,7 @@ def export_command(name: str, file: Path | None, other_name: str | None) -> None
     from app.cli.files import write_whole
     from app.profiles import check_other_name
 
-    profile, _, _ = _find(name)
+    profile, _ = _find(name)
     profile = replace(profile, name=check_other_name(other_name)) if other_name is not None else profile
     text = json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) + "\n"
     if file is None or str(file) == "-":
@@ -98,7 +99,7 @@ def import_command(file: Path, name: str | None) -> None:
 
     async def work(service: Crosspoint, _report: Report) -> tuple[str, bool, bool]:
         profile = await import_profile(service, content, name)
-        is_here = profile.fingerprint == (await service.survey()).fingerprint
+        is_here = profile.fingerprint == (await service.survey_tried_twice()).fingerprint
         was_here = await unless_unreadable(service.store.was_seen(profile.fingerprint))
         return profile.name, is_here, bool(was_here)
 
@@ -127,23 +128,29 @@ def remove_command(name: str) -> None:
     click.echo("Removed.", err=True)
 
 
-def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None, str | None]:
-    """The profile, where this machine differs from it (None: it is this machine's), and the name of the one that
-    answers for this machine. Raises UnknownProfile, StoreError."""
+def _find(name: str | None) -> tuple[Profile, Origin]:
+    """Raises UnknownProfile, StoreError, and LabError where nobody knows which machine's profile is asked for."""
+    from app.cli.profile_view import Origin
     from app.cli.session import run_with_service
+    from app.measurable import check_surveyed
     from app.profiles import find_profile
     from probes.machine_facts import changes_since
 
-    async def work(service: Crosspoint, _report: Report) -> tuple[Profile, tuple[str, ...] | None, str | None]:
-        survey = await service.survey()
+    async def work(service: Crosspoint, _report: Report) -> tuple[Profile, Origin]:
+        survey = await service.survey_tried_twice()
+        if name is None:
+            check_surveyed(survey)
         own = await service.profile(survey)
         profile = own if name is None else await find_profile(service, name)
         if profile is None:
             raise await service.profiles.unknown(is_this_machines=name is None)
         answering = None if own is None else own.name
+        if not survey.fingerprint:
+            return profile, Origin((), answering, is_known=False)
         if profile.fingerprint == survey.fingerprint:
-            return profile, None, answering
-        return profile, () if profile.hardware is None else changes_since(profile.hardware, survey), answering
+            return profile, Origin(None, answering)
+        changes = () if profile.hardware is None else changes_since(profile.hardware, survey)
+        return profile, Origin(changes, answering)
 
     return run_with_service(work, quiet=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.advisor.explanations.noise_signs import signs_of_noise
 from app.advisor.time_model.pooled import POOLED
@@ -47,7 +47,7 @@ def show_profile(profile: Profile, *, elsewhere: bool = False) -> None:
     noise = ", ".join(f"{name} {_noise_text(name, value)}" for name, value in figures.items())
     print_pairs(
         [
-            ("measured at", f"{profile.created_at}, {format_seconds(age_seconds(profile.created_at))} ago"),
+            ("measured at", f"{profile.created_at}, {_age(profile.created_at)}"),
             ("measured in", f"{format_seconds(profile.duration_seconds)}, effort {profile.effort}"),
             ("times", "of this calibration" if one else f"means of {profile.calibrations} calibrations"),
             ("points", f"{len(profile.points)} and {len(profile.networks)} whole networks"),
@@ -62,6 +62,11 @@ def show_profile(profile: Profile, *, elsewhere: bool = False) -> None:
     if signs := signs_of_noise(profile):
         what = f"The machine was busy meanwhile ({'; '.join(signs.values())})"
         print_text(f"{what}: calibrate {'that machine ' if elsewhere else ''}again when it is quiet.")
+
+
+def _age(created_at: str) -> str:
+    age = age_seconds(created_at)
+    return "by a clock that was ahead of this one" if age is None else f"{format_seconds(age)} ago"
 
 
 def show_calibrated(counting: Mapping[str, bool]) -> None:
@@ -86,20 +91,30 @@ def show_what_makes_it_surer(calibrations: int) -> None:
         )
 
 
-def show_origin(profile: Profile, changes: Sequence[str] | None, answering: str | None) -> None:
-    """Whether it speaks of this machine as it is now. changes: None when it does. answering: the name of the profile
-    that answers for this machine."""
-    if changes is None and answering == profile.name:
+class Origin(NamedTuple):
+    """Whether a profile speaks of this machine as it is now. changes: what differs; None when it does. answering: the
+    name of the profile that answers for this machine. is_known: False where the survey failed."""
+
+    changes: Sequence[str] | None
+    answering: str | None
+    is_known: bool = True
+
+
+def show_origin(profile: Profile, origin: Origin) -> None:
+    if not origin.is_known:
+        print_text("The survey failed: whether it is this machine's is not known. `crosspoint hardware` says why.")
+        return
+    if origin.changes is None and origin.answering == profile.name:
         print_text("It is this machine's, as it is now.")
         return
-    if changes is None:
+    if origin.changes is None:
         print_text(
-            f"It is this machine's, as it is now, but {answering} came later and answers: this one does only when it "
-            "is asked for by name."
+            f"It is this machine's, as it is now, but {origin.answering} came later and answers: this one does only "
+            "when it is asked for by name."
         )
         return
     print_text("It is not this machine's as it is now: it answers only when it is asked for by name.")
-    print_bullets(changes)
+    print_bullets(origin.changes)
 
 
 CONSTANT_COLUMNS = (Column("constant"), Column("points", "right"), Column("spread", "right"))

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from app.errors import LabError
 from app.lab.child import PROGRAM, Child, OnEvent
 from app.lab.slot import Slot, Ticket
+from app.lab.temporary_folder import remove_left_folders
 from app.lab.tracer import Tracer
 from app.settings import Settings
 
@@ -37,6 +38,7 @@ class Lab:
             settings.trace_idle_seconds, self._living, program, self._check_open, lambda: self.measuring
         )
         self._measured_at = -math.inf
+        self._swept = False  # what killed processes left; a service looks again and again (app.upkeep)
         self._closed = False
 
     def check_room(self, otherwise: str = "") -> None:
@@ -139,6 +141,9 @@ class Lab:
         """A fresh process with the machine's slot held, for several jobs in a row. options: of its command line
         (docs/protocol.md). Raises LabError."""
         async with self._slot.hold(ticket):
+            if not self._swept:
+                self._swept = True
+                await asyncio.to_thread(remove_left_folders)
             try:
                 async with self.another({}, options) as child:
                     yield child

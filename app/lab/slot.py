@@ -13,11 +13,14 @@ from app.lab.lock import MachineLock, is_wanted, waiting_lock
 
 # How often a lock that another process holds is tried again: flock offers no wait that an event loop could watch.
 LOCK_RETRY_SECONDS = 0.2
+TAKEN_WITHIN = 2  # of these, who waits in another process has taken a machine that is free
 # How often work that nobody waits for looks whether another process waits for the machine.
 WANTED_SECONDS = 0.5
 # Who waits takes the machine within LOCK_RETRY_SECONDS once it is free. One that has not in so long never will: it was
 # stopped, and holds its lock all the same.
 STOPPED_SECONDS = 5.0
+# How often who waits for another process is told again: a log has left out the first time (app.cli.progress).
+TOLD_AGAIN_SECONDS = 10.0
 # How long to wait for another process: a quick calibration takes 30 s, a thorough recommendation 60 s.
 LOCK_WAIT_SECONDS = 120.0
 
@@ -27,8 +30,8 @@ class Ticket:
 
     expected_seconds: what the measurement should take, for Retry-After. on_preempt: given for work that nobody
     waits for; called when somebody does, here or in another process, and has to end that work. on_wait: called when it
-    has to wait. on_start: called when it begins. patience_seconds: how long it waits for its turn and the lock; None:
-    without end for its turn, LOCK_WAIT_SECONDS for the lock.
+    has to wait, and now and then while it does. on_start: called when it begins. patience_seconds: how long it waits
+    for its turn and the lock; None: without end for its turn, LOCK_WAIT_SECONDS for the lock.
     """
 
     def __init__(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> None:
@@ -58,6 +61,7 @@ class Slot:
     def __init__(self, queue_length: int) -> None:
         self._queue_length = queue_length
         self._tickets: list[Ticket] = []
+        self._left_until = 0.0  # to who waits in another process
 
     @property
     def tickets(self) -> tuple[Ticket, ...]:
@@ -107,6 +111,8 @@ class Slot:
             async with _giving_way(ticket):
                 yield
         finally:
+            if ticket.running and len(self._tickets) > 1 and is_wanted():
+                self._left_until = time.monotonic() + TAKEN_WITHIN * LOCK_RETRY_SECONDS
             lock.release()
             self.release(ticket)
 
@@ -124,7 +130,12 @@ class Slot:
         return len(self._tickets)
 
     def _call_next(self) -> None:
-        if self._tickets:
+        """At once, but for a moment in which another process that waits finds the machine free: the next one here takes
+        it before anybody else could look."""
+        left = self._left_until - time.monotonic()
+        if self._tickets and left > 0:
+            asyncio.get_running_loop().call_later(left, self._call_next)
+        elif self._tickets:
             self._tickets[0].turn.set()
 
 
@@ -142,11 +153,15 @@ async def _wait_for_both(ticket: Ticket, lock: MachineLock) -> None:
 
 async def _wait_for(ticket: Ticket, lock: MachineLock) -> None:
     wanting, is_known = waiting_lock(), ticket.on_preempt is not None
+    told_at = time.monotonic()
     try:
         async with asyncio.timeout(LOCK_WAIT_SECONDS):
             while not _try_acquire(ticket, lock):  # another process holds it: no event tells when it lets go
                 is_known = is_known or wanting.try_acquire()
                 await asyncio.sleep(LOCK_RETRY_SECONDS)
+                if time.monotonic() - told_at >= TOLD_AGAIN_SECONDS:
+                    told_at = time.monotonic()
+                    _call(ticket.on_wait)
     except TimeoutError:
         raise LabError(
             "too-busy",

@@ -53,7 +53,8 @@ class Database:
 
     machine: this one, whose past is told. trouble: None, or a sentence's end that says why what is written now will not
     be there after the next start, and what to do. in_memory: what was written before cannot be read either. failed:
-    None, or why what was to be written last was not; the next one may be. lost: None, or a sentence that says what
+    None, or why what was to be written last was not; the next one may be. doubted: little could be written after that,
+    and nobody has written more. lost: None, or a sentence that says what
     became of the file that held what was written before. losses: how often another file was used from then on.
     """
 
@@ -62,6 +63,7 @@ class Database:
         self._machine = machine
         self.trouble: str | None = None
         self.failed: str | None = None
+        self.doubted = False
         self.lost: str | None = None
         self.losses = 0
         self._away: _Away | None = None
@@ -95,7 +97,9 @@ class Database:
         before = self.connection.total_changes
         found = work(self.connection)
         if self.connection.total_changes != before:
-            self.failed = None
+            if self.failed is not None or self.doubted:
+                log.warning("The store can be written again.")
+            self.failed, self.doubted = None, False
         return found
 
     def note_failure(self, error: sqlite3.OperationalError) -> None:
@@ -138,8 +142,7 @@ class Database:
         except sqlite3.DatabaseError:  # what the failed write left is no database
             self.replace_damaged()
             return
-        self.failed = None
-        log.warning("The store can be written again.")
+        self.failed, self.doubted = None, True
 
     def replace_damaged(self) -> None:
         """Move the damaged file that is open aside and begin a new one."""

@@ -15,8 +15,9 @@ from probes.profile import READABLE_VERSIONS, Profile
 # A profile is about a megabyte, and 4 MB at most.
 KEPT_PROFILES_EACH = 10  # of one name and fingerprint
 KEPT_PROFILES = 100  # of the machines that share the store, in all their states and names, and as many of others
-# Where more machines and states than that share it, of each its newest, which holds what its older ones measured.
-KEPT_NEWEST = 400
+# Where more machines and states than that share it, of each its newest, which holds what its older ones measured, and
+# then the others of which the next one is made (app.advisor.time_model.pooled.POOLED with itself).
+KEPT_NEWEST, COUNTING = 400, 4
 LISTED_PROFILES = 50
 # What a list tells beside the numbers of points and networks.
 _HEAD = ("name", "machine", "created_at", "fingerprint", "effort", "software", "noise")
@@ -42,8 +43,8 @@ _OURS = "(calibration IS NOT NULL OR fingerprint IN (SELECT fingerprint FROM sur
 
 
 def keep_profile(profile: Profile, calibration: Profile | None) -> list[Statement]:
-    """Statements that keep one and forget the oldest beyond the bounds: others' never at the cost of ours, and the
-    newest of a name and fingerprint after all that are not."""
+    """Statements that keep one and forget the oldest beyond the bounds: others' never at the cost of ours, of a
+    name and fingerprint the newest after all that are not, and those that count after those that do not."""
     key = (profile.name, profile.fingerprint)
     alone = None if calibration is None else dump(calibration.to_json())
     return [
@@ -83,9 +84,11 @@ def _read_head(connection: sqlite3.Connection, row: int) -> dict[str, Any] | Non
 
 
 def _forget_beyond(which: str, kept: int, newest: int) -> Statement:
-    """newest: of those that are the newest of their name and fingerprint, which stay before all older ones."""
+    """newest: of those that are the newest of their name and fingerprint, which stay before all others, and of those
+    that count, which stay before what is left."""
     place = "row_number() OVER (PARTITION BY name, fingerprint ORDER BY id DESC) AS place"
     placed = f"SELECT id, {place} FROM profiles WHERE {which}"
-    ranked = f"SELECT id, place, row_number() OVER (ORDER BY place > 1, id DESC) AS rank FROM ({placed})"
-    staying = f"SELECT id FROM ({ranked}) WHERE rank <= CASE WHEN place = 1 THEN ?1 ELSE ?2 END"
+    rank = f"row_number() OVER (ORDER BY place > 1, place > {COUNTING}, id DESC) AS rank"
+    ranked = f"SELECT id, place, {rank} FROM ({placed})"
+    staying = f"SELECT id FROM ({ranked}) WHERE rank <= CASE WHEN place <= {COUNTING} THEN ?1 ELSE ?2 END"
     return f"DELETE FROM profiles WHERE {which} AND id NOT IN ({staying})", (newest, kept)

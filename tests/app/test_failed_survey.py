@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from app.advisor.request import Request
 from app.errors import LabError
+from app.profiles import check_new_name, import_profile, list_profiles
 from app.service import Crosspoint
 from probes import survey as surveys
 from probes.hardware import Survey
@@ -131,5 +133,37 @@ def test_a_state_that_nobody_knows_is_not_kept(tmp_path: Path) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         await crosspoint.note_state(replace(await crosspoint.survey(), fingerprint=""))
         assert not await crosspoint.store.was_seen("")
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_survey_that_failed_once_marks_this_machine_s_profile_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        fingerprint = (await crosspoint.survey()).fingerprint
+        await crosspoint.store.keep_profile(replace(a_profile(fingerprint=fingerprint), name="named"))
+        failing(monkeypatch, times=1)
+        await crosspoint.survey(fresh=True)
+        assert [row["this_machine"] for row in await list_profiles(crosspoint)] == [True]
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_by_a_survey_that_fails_no_profile_is_taken_in_nor_a_name_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that claims to be this machine's and describes another would be kept, and answer from the next survey on."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        fingerprint = (await crosspoint.survey()).fingerprint
+        content = json.dumps(replace(a_profile(fingerprint=fingerprint), name="named").to_json()).encode()
+        failing(monkeypatch)
+        await crosspoint.survey(fresh=True)
+        with pytest.raises(LabError, match="survey failed"):
+            await import_profile(crosspoint, content)
+        with pytest.raises(LabError, match="survey failed"):
+            await check_new_name(crosspoint, "another")
+        assert await list_profiles(crosspoint) == []
 
     with_crosspoint(tmp_path, use)

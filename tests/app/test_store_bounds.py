@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from app.advisor.time_model.pooled import POOLED
 from app.store import Store
 from app.store.jobs import KEPT_CALIBRATION_RESULTS
-from app.store.profiles import KEPT_PROFILES
+from app.store.profiles import COUNTING, KEPT_PROFILES
 from app.store.store import FILE_NAME
 from tests.app.test_store import MEASUREMENT, PROFILE, TRACE, WORKLOAD, in_store
 
@@ -106,11 +107,12 @@ def test_others_profiles_are_bounded_all_together_and_never_at_the_cost_of_this_
     in_store(tmp_path, use)
 
 
-@pytest.mark.parametrize(("machines", "rows"), [(4, 5), (6, 6), (8, 6)])
+@pytest.mark.parametrize(("machines", "rows"), [(1, 3), (4, 6), (6, 6), (8, 6)])
 def test_of_many_machines_with_one_store_each_keeps_its_newest_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: int, rows: int
 ) -> None:
-    """And older ones only as long as there are few in all: they take as much room."""
+    """And the others that count as long as there is room: a hundred machines would else have profiles of one
+    calibration each, and calibrate again and again to make them surer."""
     monkeypatch.setattr("app.store.profiles.KEPT_PROFILES", 5)
     monkeypatch.setattr("app.store.profiles.KEPT_NEWEST", 6)
     nodes = [replace(PROFILE, name=f"node {number}", fingerprint=f"f {number}") for number in range(machines)]
@@ -127,6 +129,22 @@ def test_of_many_machines_with_one_store_each_keeps_its_newest_profile(
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         assert connection.execute("SELECT count(*) FROM profiles").fetchone() == (rows,)
     connection.close()
+
+
+def test_what_does_not_count_is_forgotten_before_what_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert COUNTING == POOLED
+    monkeypatch.setattr("app.store.profiles.KEPT_PROFILES", 5)
+    monkeypatch.setattr("app.store.profiles.KEPT_NEWEST", 8)
+
+    async def use(store: Store) -> None:
+        for number in range(2):
+            node = replace(PROFILE, name=f"node {number}", fingerprint=f"f {number}")
+            for _ in range(6):
+                await store.keep_profile(node, node)
+            assert len(await store.calibration_times(node.name, node.fingerprint)) == (5, 4)[number]
+        assert len(await store.calibration_times("node 0", "f 0")) == 4
+
+    in_store(tmp_path, use)
 
 
 def test_a_list_of_profiles_holds_what_is_told_of_them_and_no_more(tmp_path: Path) -> None:

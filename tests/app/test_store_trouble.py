@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import resource
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +66,32 @@ def test_a_write_that_failed_is_told_until_one_succeeds_or_the_next_look_finds_r
         await fail(store)
         await store.keep_profile(PROFILE)
         assert store.trouble is None
+
+    in_store(tmp_path, use)
+
+
+def test_a_disk_with_room_for_little_is_not_said_to_have_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What a look writes fits, and a profile does not: with each look it was said that all is well again."""
+    large = {"id": "1", "kind": "measurement", "state": "succeeded", "text": "x" * 1_000_000}
+
+    async def use(store: Store) -> None:
+        await store.open()
+
+        def limit(pages: int) -> Callable[[sqlite3.Connection], object]:
+            return lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+
+        ((used,),) = await store._run(lambda connection: connection.execute("PRAGMA page_count").fetchall())
+        await store._run(limit(used + 20))
+        for _ in range(2):
+            with pytest.raises(StoreError, match="full"):
+                await store.keep_job(large)
+            await store.open()
+            assert store.trouble is None
+        assert "can be written again" not in caplog.text
+        await store._run(limit(10**6))
+        await store.keep_job(large)
+        await store.keep_job({**large, "id": "2"})
+        assert caplog.text.count("can be written again") == 1
 
     in_store(tmp_path, use)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from app.advisor.time_model import predicted
-from app.advisor.time_model.pooled import LOOKED_AT
+from app.advisor.time_model.pooled import LOOKED_AT, POOLED
 from app.jobs import Jobs
 from app.lab import Lab
 from app.service import Crosspoint
@@ -25,8 +25,8 @@ from app.upkeep import AGAIN_SECONDS, ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, 
 from probes.hardware import Load, Memory, Survey
 from probes.profile import METHOD, Profile
 from probes.workload.description import MODES
-from tests.app.advisor.build import a_gpu, a_survey
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.build import ONE, TWO, a_gpu, a_survey
+from tests.app.advisor.machine import GPU, a_profile
 from tests.app.lab.programs import serving
 from tests.app.serving import PATIENCE_SECONDS
 from tests.app.test_jobs import with_an_end_that_is_not_stored
@@ -382,5 +382,58 @@ def test_a_single_survey_that_fails_is_no_other_machine(tmp_path: Path) -> None:
                 await upkeep._run()
             assert upkeep._calibrated == [1.0]
             assert upkeep._not_before == math.inf
+
+    asyncio.run(use())
+
+
+def test_what_a_disk_has_no_room_for_is_not_tried_with_each_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A little can be written, a profile cannot: each try is written to a log, on the same disk as likely as not."""
+    tries: list[str] = []
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            await crosspoint.store.open()
+            database = crosspoint.store._database
+            assert database is not None
+
+            async def fail() -> None:
+                tries.append("")
+                database.failed = "cannot be written"
+
+            crosspoint.profiles.save_unsaved = fail  # type: ignore[method-assign]
+            upkeep = Upkeep(crosspoint)
+            for _ in range(3):
+                database.failed = None  # a look found that a little can be written
+                await upkeep._save_unsaved()
+            assert len(tries) == 1
+            upkeep._unsaved_until = 0.0  # a minute later
+            database.failed = None
+            await upkeep._save_unsaved()
+
+    asyncio.run(use())
+    assert len(tries) == 2
+
+
+def test_a_card_that_no_calibration_measured_is_made_up_for_however_many_count(tmp_path: Path) -> None:
+    """As after four of the CPU alone."""
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            survey = replace(await crosspoint.survey(), accelerators=(a_gpu(),))
+            profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", calibrations=POOLED)
+            with_card = replace(profile, points=a_profile((ONE, TWO, GPU)).points)
+            by_a_like_one = replace(profile, like={"cuda:0": "cuda:1"})
+            for _ in range(POOLED):
+                await crosspoint.store.keep_profile(profile, profile)
+
+            async def long_ago(name: str, fingerprint: str, method: int | None = None) -> list[float]:
+                return [time.time() - LONG_AGO] * POOLED
+
+            crosspoint.store.calibration_times = long_ago  # type: ignore[method-assign]
+            upkeep = Upkeep(crosspoint)
+            lacking = [await upkeep._lacks_another(survey, each) for each in (profile, with_card, by_a_like_one)]
+            assert lacking == [True, False, False]
 
     asyncio.run(use())

@@ -49,11 +49,12 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     newest = pooled[0] if pooled else calibrations[0]
     if len(pooled) < 2:
         return _with_its_cards(newest, calibrations)
-    steps = PooledSteps(pooled)
+    steps, fullest = PooledSteps(pooled), next((each for each in pooled if each.effort == "full"), newest)
     found = replace(
         newest,
         calibrations=len(pooled),
-        effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
+        effort=fullest.effort,
+        duration_seconds=fullest.duration_seconds,
         method=min(each.method for each in pooled),
         noise=_noise_of(pooled),
         context_bytes=_merged([each.context_bytes for each in pooled]),

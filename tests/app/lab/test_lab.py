@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from app.errors import LabError
 from app.lab import Lab
 from app.lab.child import Child
+from app.lab.temporary_folder import CHILD, LEAST_AGE_SECONDS
 from app.settings import Settings
-from tests.app.lab.programs import serving
+from tests.app.lab.programs import ECHO, serving
 
 # As the real one: when who sends it jobs is gone, it leaves.
 LEAVING = ('say(event="progress", job=job["job"], fraction=0)', "sys.stdin.read()", "sys.exit(0)")
@@ -62,3 +65,20 @@ def test_a_result_that_has_come_is_given_whoever_cancels_while_its_process_ends(
         await lab.close()
 
     asyncio.run(use())
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where no service ever runs, too."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / f"{CHILD}left"
+    left.mkdir()
+    os.utime(left, (time.time() - 2 * LEAST_AGE_SECONDS,) * 2)
+
+    async def use() -> None:
+        lab = Lab(Settings(data_dir=tmp_path), ECHO)
+        await lab.run({"kind": "measure"})
+        await lab.close()
+
+    asyncio.run(use())
+    assert not list(tmp_path.glob(f"{CHILD}*"))

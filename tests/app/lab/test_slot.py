@@ -129,6 +129,7 @@ def test_another_process_on_this_machine_is_waited_for(own_lock: Path, monkeypat
         assert other.stdout.readline() == "held\n"
         monkeypatch.setattr(slot_module, "LOCK_WAIT_SECONDS", 0.05)
         monkeypatch.setattr(slot_module, "LOCK_RETRY_SECONDS", 0.01)
+        monkeypatch.setattr(slot_module, "TOLD_AGAIN_SECONDS", 0.02)
 
         async def session() -> list[str]:
             slot, heard = Slot(1), list[str]()
@@ -139,7 +140,9 @@ def test_another_process_on_this_machine_is_waited_for(own_lock: Path, monkeypat
             assert not slot.tickets
             return heard
 
-        assert asyncio.run(session()) == ["waiting"]
+        told = asyncio.run(session())
+        assert set(told) == {"waiting"}
+        assert len(told) > 1, "a log has left out what was said at once"
         other.kill()
     assert MachineLock(own_lock).try_acquire()
 
@@ -168,6 +171,30 @@ def test_work_that_nobody_waits_for_gives_way_to_another_process(monkeypatch: py
 
     for _ in range(5):
         assert asyncio.run(session()) == ["background", "asked", "again"]
+
+
+def test_who_waits_in_another_process_has_its_turn_before_a_queue_is_worked_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next one of a process is there the moment the machine is free, and a command looks now and then."""
+    quickly(monkeypatch)
+
+    async def session() -> list[str]:
+        service, command, order = Slot(5), Slot(1), list[str]()
+        done = asyncio.Event()
+        tickets = [service.reserve(1) for _ in range(3)]
+        queue = [
+            asyncio.create_task(use(service, ticket, order, f"{place}", done)) for place, ticket in enumerate(tickets)
+        ]
+        await started(tickets[0])
+        asked = asyncio.create_task(use(command, command.reserve(1), order, "asked"))
+        await asyncio.sleep(0.05)
+        done.set()
+        await asyncio.gather(asked, *queue)
+        return order
+
+    for _ in range(5):
+        assert asyncio.run(session()) == ["0", "asked", "1", "2"]
 
 
 def test_two_processes_that_nobody_waits_for_leave_each_other_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,12 +79,14 @@ def test_a_prediction_is_nearer_to_the_machine_than_the_worst_of_them() -> None:
     assert pooled == pytest.approx(math.sqrt(2) * usual, rel=0.01)
 
 
-def test_the_newest_says_who_and_when() -> None:
+def test_the_newest_says_who_and_when_and_the_newest_full_one_what_was_done() -> None:
     newest = in_state(1.0, created_at="2026-11-22T09:00:00Z", duration_seconds=25.0)
     older = in_state(1.0, created_at="2026-11-21T09:00:00Z", effort="full", duration_seconds=57.0)
     pooled = pool([newest, older])
-    assert (pooled.created_at, pooled.duration_seconds) == ("2026-11-22T09:00:00Z", 25.0)
-    assert pooled.effort == "full"  # some of its points are
+    assert pooled.created_at == "2026-11-22T09:00:00Z"
+    assert (pooled.effort, pooled.duration_seconds) == ("full", 57.0)  # some of its points are of that one
+    both_quick = pool([newest, replace(older, effort="quick")])
+    assert (both_quick.effort, both_quick.duration_seconds) == ("quick", 25.0)
 
 
 def test_what_only_some_measured_stands() -> None:
