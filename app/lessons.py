@@ -115,8 +115,11 @@ def lessons_of(
     measurements: Iterable[Measurement],
     cores: float | None = None,
 ) -> list[LessonRow]:
-    """Of plain plans that ran undisturbed. cores: of the machine whose others are counted; None: not known, so that
+    """Of plain plans that ran undisturbed; none of a model that its owner had compiled, whose steps take other times
+    than others' of the same operations. cores: of the machine whose others are counted; None: not known, so that
     any core taken counts. A device's are priced later where the trace was made for CPUs alone."""
+    if trace.compiled:
+        return []
     signatures: dict[int, Signature | None] = {}
     rows = []
     for item in measurements:

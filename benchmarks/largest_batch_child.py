@@ -36,7 +36,7 @@ def fits(workload: Workload, built: BuiltModel, batch_size: int) -> dict[str, An
     try:
         step = make_step(
             built,
-            [built.make_batch(batch_size, None)],
+            [built.batch_for(workload.mode, batch_size)],
             Plan("cpu"),
             mode=workload.mode,
             optimizer=workload.optimizer,

@@ -31,7 +31,7 @@ _MARK = "crosspoint step"
 
 
 def steps_of(workload: Workload, precision: Any, batch_size: int, built: Any) -> Step:
-    batches = [built.make_batch(batch_size, None)]
+    batches = [built.batch_for(workload.mode, batch_size)]
     plan = Plan("cpu", precision)
     return make_step(built, batches, plan, mode=workload.mode, optimizer=workload.optimizer, data="resident")
 

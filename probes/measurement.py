@@ -11,8 +11,9 @@ from probes.workload.description import Plan
 # How real steps are measured: a row of another method tells of another step, and is not read. To be counted up with
 # each change after which the same workload's step under the same plan does other work, or is timed otherwise.
 # 2: sound in stacked frames is as long as was asked for, and images in patches have all of them; what steps alter of
-# their batches is copied for each. 3: cores that share no cache are heard, and do not count as calm.
-METHOD = 3
+# their batches is copied for each. 3: cores that share no cache are heard, and do not count as calm. 4: inference is
+# fed no targets.
+METHOD = 4
 # Of a row that says none, as all did before it was counted: no release measured otherwise than 1.
 UNSAID_METHOD = 1
 # From here on somebody else computes on a card; a desktop's own drawing is less.

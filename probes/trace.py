@@ -35,7 +35,7 @@ from probes.issued import Issued
 # own in inference, the FLOPs of products with a vector and of those in place, and no steps that work in threads; 34:
 # linear layers behind a transposition in inference, what a model keeps until its next step, what any kernel takes
 # inside that is not known to take nothing, packed weights, and steps that are others at larger batches.
-SCHEMA_VERSION = "34"
+SCHEMA_VERSION = "35"
 
 CURVES = (
     "kernel_peaks",
@@ -166,6 +166,7 @@ class Trace:
     issued: Issued | None = None
     autocast_issued: Issued | None = None
     autocast_refused: str = ""
+    compiled: bool = False  # by its owner: the operations are those of the module beneath, which do not run one by one
     devices: bool = False
     device: Trace | None = None
     cpu: str = ""

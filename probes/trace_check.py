@@ -72,7 +72,7 @@ def _check(trace: Trace, place: str) -> None:
     check_text(trace.autocast_refused, f"{place}.autocast_refused", bounds.MAX_SAID_CHARACTERS)
     check_text(trace.cpu, f"{place}.cpu", bounds.MAX_NAME_CHARACTERS)
     check_number(trace.layers_dropped, f"{place}.layers_dropped", 0, 1)
-    for name in ("evenly_routed", "devices"):
+    for name in ("evenly_routed", "compiled", "devices"):
         if not isinstance(getattr(trace, name), bool):
             raise Refused(f"{place}.{name} is neither true nor false")
     if len(check_list(trace.batch_sizes, f"{place}.batch_sizes", 2)) != 2:

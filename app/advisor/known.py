@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from app.advisor.crowding import Crowd, crowd_elsewhere, crowd_of
 from app.advisor.curves.over_batches import Batches
 from app.advisor.curves.pairs import Pair, pairs_worth_telling
 from app.advisor.curves.rivals import RivalsOnCpu
-from app.advisor.environments import Gain, bare, gains_that_pay, is_variant, measured_beside
+from app.advisor.environments import Gain, bare, gains_that_pay, is_variant
 from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
@@ -34,6 +35,7 @@ from app.advisor.time_model.step_estimate import shared_spread
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from app.advisor.tried import Tried, failed_at, tried_on_like_cards, tried_varied, with_data_set
 from app.advisor.uncalibrated import uncalibrated_plans
+from app.advisor.variant_times import times_of_variants
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -200,12 +202,15 @@ class Known:
         late = late_starts(options, compiled, self.workload.steps)
         options = [option for option in options if option not in late]
 
+        doubts = {gain.plan.key: gain.ratio_spread for gain in self.gains}
+
         def ratio_spread(one: Option, other: Option) -> float | None:
-            for gain in self.gains:
-                if {one.plan.key, other.plan.key} == {gain.plan.key, bare(gain.plan).key}:
-                    return gain.ratio_spread
+            of_gains = math.hypot(*(doubts.get(option.plan.key, 0.0) for option in (one, other)))
+            if of_gains and bare(one.plan) == bare(other.plan):
+                return of_gains
             rows = [self.times[option.plan.key].at(batch_size, self.workload.data) for option in (one, other)]
-            return None if rows[0] is None or rows[1] is None else shared_spread(rows[0], rows[1])
+            shared = None if rows[0] is None or rows[1] is None else shared_spread(rows[0], rows[1])
+            return None if shared is None else math.hypot(shared, of_gains)
 
         plans = [option.plan for option in options]
         shared = {plan.key for plan in plans if plan.device in self.busy or self.times[plan.key].met_others(batch_size)}
@@ -320,7 +325,7 @@ def _with_variants(known: Known) -> Known:
     plan by what it took in better hours."""
     gains = gains_that_pay(known.measurements, known.plans, known.workload)
     gains = tuple(gain for gain in gains if not _has_better_twin(known, gain.plan.device))
-    beside = _times_of_variants(gains, known.times, known.measurements, known.workload, known.crowd)
+    beside = times_of_variants(gains, known.times, known.measurements, known.workload, known.crowd)
     memory = {gain.plan.key: known.memory[bare(gain.plan).key] for gain in gains}
     return replace(known, gains=gains, times={**known.times, **beside}, memory={**known.memory, **memory})
 
@@ -329,21 +334,6 @@ def _has_better_twin(known: Known, device: str) -> bool:
     avoided, devices = known.busy | known.sick, {plan.device for plan in known.plans}
     alike = {other for other in devices if known.kinds.get(other, other) == known.kinds.get(device, device)}
     return device in avoided and not alike <= avoided
-
-
-def _times_of_variants(
-    gains: Sequence[Gain],
-    times: Mapping[tuple[object, ...], PlanTime],
-    measurements: Sequence[Measurement],
-    workload: Workload,
-    crowd: Crowd | None,
-) -> dict[tuple[object, ...], PlanTime]:
-    """Of what was measured beside its plain plan, whose times are among `times`."""
-    found = {}
-    for gain in gains:
-        measured = measured_beside(measurements, gain, times[bare(gain.plan).key].measured, workload.data)
-        found[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.readings_every, crowd=crowd)
-    return found
 
 
 def _plans(survey: Survey, elsewhere: Profile | None, request: Request) -> tuple[Plan, ...]:

@@ -11,6 +11,7 @@ from app.advisor.memory_model.memory import MemoryEstimate
 from app.advisor.memory_model.raised import raised_to
 from app.advisor.memory_model.stretches import EVERY, Stretches
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
+from app.advisor.time_model.single_steps import SingleStep
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime
 from app.advisor.tried import Tried
@@ -100,20 +101,24 @@ def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: i
             f"Only one sample of it was taken, {say_seconds(single.seconds)} a step while others held "
             f"{single.others_cores:.1f} cores: it says no more than that a step takes no longer without them.{again}"
         )
-    if single is not None and estimate.relieved:
+    if single is not None and estimate.relieved and _met_who_left(time, single):
         return (
             f"Only its first step ran, which took {say_seconds(single.seconds)} while others held "
             f"{single.others_cores:.1f} cores{left}; those after it take less.{_more_time(advice)}"
         )
     if single is None and row is not None and row.step is not None and not time.relief(batch_size):
         return _note_of_a_spell(row.step) + again if estimate.relieved else None
-    if single is None and row is not None and estimate.relieved:
+    if row is not None and estimate.relieved and time.relief(batch_size) > 0:
         where = "" if row.batch_size == batch_size else f" at batch size {row.batch_size}"
         return (
             f"It was measured{where} while others held {row.others_cores:.1f} cores{left}: what is told lies between "
             f"what steps took then and the least that they may take without them.{again}"
         )
     return None
+
+
+def _met_who_left(time: PlanTime, single: SingleStep) -> bool:
+    return time.crowd is not None and time.crowd.relief(time.plan, single.others_cores) > 0
 
 
 def _note_of_a_spell(step: Timing) -> str:
@@ -197,7 +202,8 @@ def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload, p
     none = "Not even one sample fits" if outcome.smallest == 1 else f"Not even {outcome.smallest} samples fit"
     if memory is None or memory.limit is None:
         return f"{none}: {_else(on_cpu=plan.is_cpu)}."
-    return _remedy_of_least(memory, workload, memory.limit, outcome.smallest, none)
+    is_known = memory.available is not None and outcome.too_big is None  # how much is lacking
+    return _remedy_of_least(memory, workload, memory.limit, outcome.smallest, none, "would" if is_known else "may")
 
 
 def _fitting_batches(held: Stretches, memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> list[str]:
@@ -211,13 +217,15 @@ def _fitting_batches(held: Stretches, memory: MemoryEstimate | None, outcome: Tr
     return [*told, str(larger)] if larger is not None and is_estimated else told
 
 
-def _remedy_of_least(memory: MemoryEstimate, workload: Workload, limit: int, smallest: int, none: str) -> str:
-    """Where the smallest batch that torch takes does not fit. limit: the estimate's. none: that, in words."""
+def _remedy_of_least(
+    memory: MemoryEstimate, workload: Workload, limit: int, smallest: int, none: str, would: str
+) -> str:
+    """Where the smallest batch that torch takes does not fit. limit: the estimate's. none: that, in words. would: or
+    may, where nobody knows how much is lacking."""
     room = limit - memory.peak(smallest)
     if room >= 0:  # and yet it did not run
         return f"{none}: {_else(on_cpu=memory.on_cpu)}."
     one = "one" if smallest == 1 else f"{smallest}"
-    would = "would" if memory.available is not None else "may"
     if memory.data_set and room + memory.data_set >= 0:
         return f"{none} beside {say_bytes(memory.data_set)} of resident data; with pageable data {one} {would}."
     lighter = _lighter_optimizer(memory, workload, smallest)

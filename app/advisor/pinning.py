@@ -30,7 +30,7 @@ def explain_pinning(time: PlanTime | None, workload: Workload, *, can_run: bool)
     text = (
         f"From pinned memory (`pin_memory=True`), each batch copied while the step before it runs, a step takes "
         f"{say_seconds(pinned.seconds.median)} instead of {say_seconds(pageable.seconds.median)}, {say_percent(saved)} "
-        "less."
+        "less. Copying ahead, on a stream of its own, is the training loop's to do."
     )
     numbers = {
         "gain": saved,

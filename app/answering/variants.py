@@ -106,10 +106,10 @@ def makes_denormals(measurements: Sequence[Measurement], plan: Plan, workload: W
 
 
 def compiling_may_pay(answer: Recommendation, trace: Trace | None) -> bool:
-    """Where torch.compile can run, the host's issuing of operations is a real share of the best plan's step, and the
-    run is not over sooner than compiling."""
+    """Where torch.compile can run, the host's issuing of operations is a real share of the best plan's step, the run is
+    not over sooner than compiling, and the model's owner has not had it compiled."""
     option = plain_option(answer)
-    if option is None:
+    if option is None or (trace is not None and trace.compiled):
         return False
     share, plan = launch_share(option), option.plan
     if share is None:

@@ -65,5 +65,8 @@ def _build_layers(content: dict[str, Any]) -> BuiltModel:
         logits = result if axis == 1 else result.movedim(axis, 1)
         return functional.cross_entropy(logits, batch["targets"])
 
+    def inputs_of(batch: Batch) -> Batch:
+        return {"inputs": batch["inputs"]}
+
     module = build_layers(content["layers"])
-    return BuiltModel(module, make_batch, lambda net, batch: net(batch["inputs"]), loss)
+    return BuiltModel(module, make_batch, lambda net, batch: net(batch["inputs"]), loss, inputs_of)

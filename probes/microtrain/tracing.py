@@ -351,6 +351,7 @@ def _put_together(
         autocast_refused=autocast.refused,
         evenly_routed=stepper.evenly_routed or autocast.evenly_routed,
         layers_dropped=stepper.layers_dropped,
+        compiled=stepper.built.compiled,
         torch_version=torch.__version__,
         **resident._asdict(),
     )

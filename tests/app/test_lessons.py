@@ -239,6 +239,8 @@ def test_only_plain_plans_that_ran_undisturbed_teach() -> None:
     beside = replace(good, others_cores=1.0)  # on the other core
     found = lessons_of(a_profile(), a_trace(), LEARNED, [*others, good, beside], cores=2.0)
     assert [row.seconds for row in found] == [0.5, 0.5]
+    compiled = replace(a_trace(), compiled=True)  # by its owner: its steps run other operations than were followed
+    assert lessons_of(a_profile(), compiled, LEARNED, [good], cores=2.0) == []
 
 
 def test_others_on_the_cores_beyond_a_containers_share_disturb_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.advisor.denormals import saw_denormals
@@ -13,6 +14,9 @@ from app.advisor.starts import Repaid, Starts
 from probes.measurement import Measurement
 from probes.workload.description import Workload
 
+# A step's time in its trial and that beside the other plans, from which difference on both are told.
+UNLIKE = 0.05
+
 
 def explain_installed(allocators: Sequence[str]) -> Reason:
     """Told beside an environment that pays: there the allocator matters. They were not tried."""
@@ -20,7 +24,7 @@ def explain_installed(allocators: Sequence[str]) -> Reason:
     text = (
         f"{names} {'is' if len(allocators) == 1 else 'are'} installed here as well, and not tried: loading a library "
         f"is for you to decide. `CROSSPOINT_DATA_DIR=$(mktemp -d) LD_PRELOAD={allocators[0]} crosspoint measure MODEL` "
-        "measures with it, apart from what is kept here."
+        "measures with it, given the same options, apart from what is kept here."
     )
     return Reason("allocator-installed", text, {"libraries": list(allocators)})
 
@@ -32,6 +36,14 @@ def explain_environment(
     gain = next((gain for gain in gains if gain.plan.key == best.plan.key), None)
     if gain is None:
         return None
+    reason, told = _explain(gain, starts, measurements), best.step_seconds
+    if told is None or abs(told.median / gain.step.median - 1) <= UNLIKE:
+        return reason
+    also = f"That was in its trial; beside the other plans, as it is ranked, it is {say_seconds(told.median)}."
+    return replace(reason, text=f"{reason.text} {also}")
+
+
+def _explain(gain: Gain, starts: Starts, measurements: Sequence[Measurement]) -> Reason:
     if gain.plan.environment:
         return _explain_exports(gain)
     if gain.plan.compiled:
@@ -68,7 +80,8 @@ def _price(gain: Gain, repaid: Repaid | None) -> str:
     begun = "" if gain.plan.is_cpu else ", the device's start included,"
     return (
         f"The first step takes {say_duration(gain.startup_seconds)}{begun} where nothing was compiled before{repay}; "
-        "for another batch size it compiles anew."
+        "for inputs of another shape it compiles anew, as for an epoch's last, smaller batch (`drop_last=True` leaves "
+        "that out)."
     )
 
 

@@ -10,14 +10,14 @@ from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
 from probes.workload.description import Plan
 
-# A part is what limits a step when it takes more than half of it.
+# A part is what limits a step when it takes half of it or more.
 LIMITING = 0.5
 
 
 def explain_limit(best: Option) -> Reason | None:
-    """What most of the step is spent on."""
+    """What most of the step is spent on. None of a guess between extremes: what others take of it is no part of it."""
     seconds, shares = best.step_seconds, _shares(best)
-    if seconds is None or not shares:
+    if seconds is None or not shares or is_guess(best):
         return None
     name, share = _largest(shares)
     if share < LIMITING:

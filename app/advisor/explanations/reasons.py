@@ -16,6 +16,7 @@ from app.advisor.explanations.choice_reasons import (
     explain_device_choice,
     explain_precision,
     explain_threads,
+    is_guess,
 )
 from app.advisor.explanations.crowded_reason import explain_crowd
 from app.advisor.explanations.dropped_layers import explain_dropped_layers
@@ -133,11 +134,16 @@ def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     begun = f", its start of {say_duration(start)} included" if start > WORTH_TELLING * total else ""
     is_unknown = evidence.startup_seconds is None and not best.plan.is_cpu
     begun = ", without the device's start, which is not known" if is_unknown else begun
+    about, numbers = f"about {say_duration(total)}", {"steps": steps, "seconds": total}
+    if is_guess(best):
+        least, most = steps * seconds.low + start, steps * seconds.high + start
+        about = f"{say_duration(least)} to {say_duration(most)}, as others let it,"
+        numbers |= {"low": least, "high": most}
     text = (
         f"{_counted(samples, 'row')} in batches of {batch:,}{over}: {_counted(steps, 'step')}, "
-        f"about {say_duration(total)} on {best.plan.label}{begun}."
+        f"{about} on {best.plan.label}{begun}."
     )
-    numbers = {"steps": steps, "seconds": total, "epochs": epochs, "dataset_samples": samples}
+    numbers |= {"epochs": epochs, "dataset_samples": samples}
     if evidence.startup_seconds is not None:
         numbers["startup_seconds"] = evidence.startup_seconds
     return Reason("run-time", text, numbers)

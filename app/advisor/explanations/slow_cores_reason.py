@@ -99,7 +99,7 @@ def _on_average(rows: Sequence[Measurement], best: Plan) -> str:
         return ""
     return (
         f"Slow blocks among them, {least.plan.label} took {say_seconds(_mean(least))} a step on average and "
-        f"{best.label} {say_seconds(_mean(named))}: if the machine stays so, it is the better choice."
+        f"{best.label} {say_seconds(_mean(named))}: if the machine stays so, {least.plan.label} is the better choice."
     )
 
 

@@ -87,7 +87,8 @@ def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str
     running = [option for option in ranking.options if not option.cannot_run]
     biggest = max(running, key=lambda option: option.max_batch_size or 0)
     small = "No plan that was asked for has room" if request.leaves_plans_out else f"Nothing {where} is big enough"
-    return f"{small} for batch size {request.workload.batch_size}. {biggest.why_not or ''}".strip()
+    whose = f"Of the plans {say_plan(biggest.plan)} comes nearest. " if len(running) > 1 else ""
+    return f"{small} for batch size {request.workload.batch_size}. {whose}{biggest.why_not or ''}".strip()
 
 
 def _beside_untold(ranking: Ranking) -> str:

@@ -174,12 +174,12 @@ def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
     """Bytes saved where each of sqrt(n) stretches of n layers is computed again in the backward: about 2 / sqrt(n) of
     the activations stay, what is kept between stretches and one stretch (Chen et al. 2016, Training Deep Nets with
     Sublinear Memory Cost). No stretch is smaller than its largest layer: a network whose first layer holds most gains
-    nothing. Layers: what has weights."""
-    layers = [
-        (operation.count, operation.written_bytes.at(batch))
-        for operation in trace.operations
-        if operation.phase == "forward" and operation.kind in ("matmul", "convolution", "attention", "recurrent")
-    ]
+    nothing. Layers: what has weights. Nothing where fewer of them run backward than forward: the rest is frozen, and
+    keeps nothing for a backward that it has not."""
+    heavy = [each for each in trace.operations if each.kind in ("matmul", "convolution", "attention", "recurrent")]
+    layers = [(each.count, each.written_bytes.at(batch)) for each in heavy if each.phase == "forward"]
+    if sum(each.count for each in heavy if each.phase == "backward") < sum(count for count, _ in layers):
+        return 0.0
     activations = activation_peaks(trace, plan).at(batch)
     saved = (1 - _kept_share(layers)) * (activations - trace.input_bytes.at(batch))
     update = with_update(NOTHING, trace, plan).at(batch)

@@ -142,7 +142,9 @@ class Prices:
     def roof(self, kind: Kind) -> float:
         """Of a heavy kind the flops a second that nothing exceeds: the quickest that was clocked, alone or in a
         step."""
-        return self.arithmetic[kind].peak if self.context is None else self.context.roofs[kind]
+        if self.context is not None:
+            return self.context.roofs[kind]
+        return self.arithmetic.get(kind, self.arithmetic["matmul"]).peak
 
     def light_seconds(self, kind: str, moved_bytes: float) -> float:
         table = self.moving.get(kind) or self.moving.get("elementwise")

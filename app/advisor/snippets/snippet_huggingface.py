@@ -18,6 +18,8 @@ TASKS = {
     "masked-lm": "AutoModelForMaskedLM",
     "image-classification": "AutoModelForImageClassification",
 }
+# Their labels are their inputs, which go to a device once.
+_LABELLED_BY_THEMSELVES = ("causal-lm", "masked-lm")
 # Their inputs need more than a few lines: the model types that transformers 5 has in its table of sequence-to-sequence
 # models and in one of those above (an end token in each row, a start token for the decoder), and others that take more
 # than tokens or pixels (boxes, a language, an image) or other ones (characters, patches, colours), or leave the loss to
@@ -32,6 +34,7 @@ FED_OTHERWISE = frozenset(
 # Trained with a length of its own that only the module tells, unless it is asked for (Reformer's axial positions).
 _OWN_LENGTH = "reformer"
 _PIN = "batch = {name: value.pin_memory() for name, value in batch.items()}"
+_OWN_LABELS = ', labels=batch["input_ids"]'
 _FEED = "batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}"
 # As repr writes what JSON has no number for.
 _SPECIAL_FLOAT = re.compile(rf"\{{'{SPECIAL_FLOAT}': ('(?:{'|'.join(SPECIAL_FLOATS)})')\}}")
@@ -77,7 +80,7 @@ def source_of_config(workload: Workload) -> Source:
         pin=_PIN,
         feed=[_FEED],
         forward="output = model(**batch)",
-        loss=["loss = model(**batch).loss"],
+        loss=[f"loss = model(**batch{_OWN_LABELS if task in _LABELLED_BY_THEMSELVES else ''}).loss"],
     )
 
 
@@ -103,11 +106,11 @@ def _preparation(task: str, config: dict[str, Any]) -> list[str]:
 def _text(workload: Workload) -> str:
     content, batch = workload.model.content, workload.batch_size
     length = content.get("sequence_length") or DEFAULT_SEQUENCE_LENGTH
-    labels = {
-        "text-classification": _class_labels(content["config"], batch),
-        "token-classification": f"torch.randint(config.num_labels, ({batch}, {length}))",
-    }.get(content["task"], "tokens")
     tokens = f"tokens = torch.randint(1, config.get_text_config().vocab_size, ({batch}, {length}))"
+    if content["task"] in _LABELLED_BY_THEMSELVES:
+        return f"{tokens}\n{_batch(workload, input_ids='tokens')}"
+    of_tokens = f"torch.randint(config.num_labels, ({batch}, {length}))"
+    labels = of_tokens if content["task"] == "token-classification" else _class_labels(content["config"], batch)
     return f"{tokens}\n{_batch(workload, input_ids='tokens', labels=labels)}"
 
 

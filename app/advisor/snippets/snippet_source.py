@@ -9,9 +9,15 @@ from app.advisor.snippets.snippet_layers import UnknownLayer, write_layers
 from app.advisor.snippets.source import Source
 from probes.workload.description import Plan, Workload
 
-# Of inputs and targets.
-_PIN = "x, y = x.pin_memory(), y.pin_memory()"
-_FEED = "x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"
+# Of inputs and targets, and of inputs alone.
+_PIN = {
+    "training": "x, y = x.pin_memory(), y.pin_memory()",
+    "inference": "x = x.pin_memory()",
+}
+_FEED = {
+    "training": "x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)",
+    "inference": "x = x.to(device, non_blocking=True)",
+}
 
 
 def source_of(workload: Workload, plan: Plan) -> Source:
@@ -37,7 +43,13 @@ def _layers(workload: Workload) -> Source:
     x = f"torch.randint({content['tokens']}, {_sizes(batch, shape)})" if content.get("tokens") else None
     x = x or f"torch.randn({', '.join(map(str, (batch, *shape)))})"
     forward, loss, y = _loss_of_layers(workload)
-    return Source(f"model = {expression}", f"x = {x}\ny = {y}", _PIN, [_FEED], forward, loss, classes)
+    made, mode = _made(workload, x, y), workload.mode
+    return Source(f"model = {expression}", made, _PIN[mode], [_FEED[mode]], forward, loss, classes)
+
+
+def _made(workload: Workload, x: str, y: str) -> str:
+    """Targets where a loss is asked for."""
+    return f"x = {x}\ny = {y}" if workload.mode == "training" else f"x = {x}"
 
 
 def _loss_of_layers(workload: Workload) -> tuple[str, list[str], str]:
@@ -61,9 +73,9 @@ def _stand_in(workload: Workload) -> Source:
     """Only totals are known: the settings are real, the model is the reader's own."""
     return Source(
         model="# A summary has no layers: your model goes here.\nmodel = nn.Linear(16, 4)",
-        batch=f"x = torch.randn({workload.batch_size}, 16)\ny = torch.randint(4, ({workload.batch_size},))",
-        pin=_PIN,
-        feed=[_FEED],
+        batch=_made(workload, f"torch.randn({workload.batch_size}, 16)", f"torch.randint(4, ({workload.batch_size},))"),
+        pin=_PIN[workload.mode],
+        feed=[_FEED[workload.mode]],
         forward="output = model(x)",
         loss=["loss = nn.functional.cross_entropy(model(x), y)"],
     )
@@ -100,5 +112,6 @@ def _of_feeding(workload: Workload, plan: Plan) -> str:
 
 def _made_on_the_cpu(workload: Workload) -> str:
     """One's own function may make batches anywhere, as where a card is left that it was written for."""
-    made = f"built.make_batch({workload.batch_size}, None)"
+    fed = f'batch_for("{workload.mode}", {workload.batch_size})'
+    made = f"built.make_batch({workload.batch_size}, None)" if workload.mode == "training" else f"built.{fed}"
     return f'to_device({made}, torch.device("cpu"))' if workload.model.kind == "python" else made

@@ -8,6 +8,9 @@ from app.advisor.time_model.transfer import hidden_transfer
 from probes.measurement import Overheads
 from probes.workload.description import Plan
 
+# Of a device's step: where issuing takes no less, the device waits for it, whatever it computes.
+ISSUES_ALL = 0.9
+
 
 def measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every: int | None, data: str) -> Breakdown:
     """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step. On a
@@ -27,6 +30,8 @@ def measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every:
         launch = max(step - compute - visible, 0.0)
     elif not plan.is_cpu and launch is not None and compute is not None and launch < compute:
         compute, launch = max(step - visible, 0.0), 0.0  # the device computes while the host issues, and long after
+    elif not plan.is_cpu and launch is not None and overheads.device_busy is None and launch < ISSUES_ALL * step:
+        compute = None  # nobody looked for how long the device computes, which may be as long
     elif compute is None and launch is not None:
         compute = max(step - launch - visible, 0.0)
     return Breakdown(transfer, launch, compute, synchronize)

@@ -28,8 +28,9 @@ class StepEstimate(NamedTuple):
     they do to it is no guess, but what they did while it was measured. within: of a measurement, the spread that it
     does not share with other plans of that run; None of a plain prediction. carried: what carrying it to this batch
     along the prediction adds to that. measured_at: seconds since 1970, where it is known. between: the spread of what
-    processes take for the same step, which plans that ran at one time share. between_cards: what the plan's own card
-    may differ by from the one that is like it, on which this ran. by_one_step: it rests on a step that others may have
+    processes take for the same step, which plans that ran at one time on devices of a kind share: a CPU's heap and a
+    card's queue have nothing in common. on_cpu: it ran there. between_cards: what the plan's own card may differ by
+    from the one that is like it, on which this ran. by_one_step: it rests on a step that others may have
     been in the way of, the only one, and too short to tell what they do to steps: what it suffers is alike to
     nothing."""
 
@@ -42,6 +43,7 @@ class StepEstimate(NamedTuple):
     carried: float = 0.0
     measured_at: float | None = None
     between: float = 0.0
+    on_cpu: bool = True
     between_cards: float = 0.0
     by_one_step: bool = False
 
@@ -74,7 +76,8 @@ def shared_spread(first: StepEstimate, second: StepEstimate, spread: RatioSpread
     if first.within is None or second.within is None:
         return predicted
     carried = math.hypot(first.carried, second.carried)
-    between = 0.0 if at_one_time(first.measured_at, second.measured_at) else math.hypot(first.between, second.between)
+    together = first.on_cpu == second.on_cpu and at_one_time(first.measured_at, second.measured_at)
+    between = 0.0 if together else math.hypot(first.between, second.between)
     cards = 0.0 if first.between_cards and second.between_cards else max(first.between_cards, second.between_cards)
     least = carried if predicted is None else min(carried, predicted)
     return math.hypot(first.within, second.within, between, cards, least)

@@ -47,7 +47,8 @@ from probes.workload.description import DATA, Data, Plan, Workload
 @dataclass
 class PlanTime:
     """One plan's step time. singles: by batch size, a step that had none after it. crowd: who else holds cores now.
-    otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
+    otherwise: the same for other ways of feeding its device, where what was measured tells them apart. share_of: of a
+    variant, its plain plan's, and how much of that it takes where it was measured."""
 
     plan: Plan
     measured: MeasuredTime | None
@@ -58,11 +59,16 @@ class PlanTime:
     crowd: Crowd | None = None
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
+    share_of: tuple[PlanTime, float] | None = None
     _known: dict[str, dict[int, StepEstimate | None]] = field(default_factory=lambda: defaultdict(dict))
     _launch_bound: dict[tuple[int, ...], int | None] = field(default_factory=dict)
 
     def at(self, batch_size: int, data: str) -> StepEstimate | None:
         """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
+        if self.share_of is not None and self.measured is not None and batch_size in self.measured.batch_sizes:
+            plain, share = self.share_of
+            told = plain.at(batch_size, data)
+            return None if told is None else told._replace(seconds=scale(told.seconds, share))
         known = self._known["" if self.plan.is_cpu else data]  # every way of feeding a CPU is the same
         if batch_size not in known:
             calm = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
@@ -283,6 +289,7 @@ class PlanTime:
             carried=carried,
             measured_at=measured_at,
             between=between,
+            on_cpu=self.plan.is_cpu,
             between_cards=between_cards,
         )
 

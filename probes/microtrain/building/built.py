@@ -16,7 +16,7 @@ from torch.nn.modules.module import (
 from torch.nn.parameter import is_lazy
 
 from probes.bounds import MAX_MODULES, MAX_PARAMETERS
-from probes.workload.description import InvalidModel
+from probes.workload.description import InvalidModel, Mode
 
 Batch = Any  # a tensor, or tuples and dicts of them
 MakeBatch = Callable[[int, torch.Generator | None], Batch]
@@ -28,13 +28,20 @@ class BuiltModel:
 
     make_batch(batch_size, generator): CPU tensors, random and different each call. forward(module, batch): the
     module's call; takes the module apart from this object, so that a wrapped one can be given. loss(output, batch):
-    a scalar to call backward on.
+    a scalar to call backward on. inputs_of(batch): what of it the forward takes where no loss is asked for.
     """
 
     module: nn.Module
     make_batch: MakeBatch
     forward: Callable[[nn.Module, Batch], Any]
     loss: Callable[[Any, Batch], torch.Tensor]
+    inputs_of: Callable[[Batch], Batch] = lambda batch: batch
+    compiled: bool = False  # by its owner: copies of it may not say so
+
+    def batch_for(self, mode: Mode, batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        """What a step is fed: in inference no targets, which would be copied to a device for nothing."""
+        made = self.make_batch(batch_size, generator)
+        return made if mode == "training" else self.inputs_of(made)
 
 
 class TooManyBytes(InvalidModel):

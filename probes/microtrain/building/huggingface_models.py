@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -51,7 +52,7 @@ def build_huggingface(content: dict[str, Any]) -> BuiltModel:
     """content: as probes.workload.huggingface makes it. Raises InvalidModel when transformers refuses the config."""
     module, config = _build(content)
     _check_positions(content, module, config)
-    return BuiltModel(module, make_sampler(content, module, config), forward, loss)
+    return BuiltModel(module, make_sampler(content, module, config), forward, loss, partial(inputs_of, module))
 
 
 def forward(module: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
@@ -59,16 +60,20 @@ def forward(module: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
     decoder is fed them as what was said so far."""
     if module.training:
         return module(**batch)
-    inputs = {name: tensor for name, tensor in batch.items() if name not in LABELS}
-    labels = batch.get("labels")
-    if labels is not None and _are_said(labels) and getattr(module.config, "is_encoder_decoder", False):
-        inputs["decoder_input_ids"] = labels
-    return module(**inputs)
+    inputs = inputs_of(module, batch)
+    said = inputs.pop("labels", None)
+    return module(**inputs) if said is None else module(**inputs, decoder_input_ids=said)
 
 
-def _are_said(labels: torch.Tensor) -> bool:
+def inputs_of(module: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without labels, but for those that a decoder is fed."""
+    return {name: tensor for name, tensor in batch.items() if name not in LABELS or _is_said(module, name, tensor)}
+
+
+def _is_said(module: nn.Module, name: str, labels: torch.Tensor) -> bool:
     """Several labels of one sample, or several numbers, are no words."""
-    return labels.dim() == 2 and not labels.is_floating_point()
+    decodes = getattr(module.config, "is_encoder_decoder", False)
+    return bool(decodes) and name == "labels" and labels.dim() == 2 and not labels.is_floating_point()
 
 
 def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:

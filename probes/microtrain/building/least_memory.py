@@ -42,7 +42,7 @@ def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
     finally:
         forget_tensors()
     with mode:
-        batch = batch_bytes(built.make_batch(batch_size, None))
+        batch = batch_bytes(built.batch_for(workload.mode, batch_size))
         weights = sum(_bytes(tensor) for tensor in [*built.module.parameters(), *built.module.buffers()])
     return LeastMemory(weights, batch)
 

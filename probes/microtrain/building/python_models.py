@@ -30,7 +30,9 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from probes.microtrain.building.built import Batch, BuiltModel, InvalidLoss, MakeBatch
+from probes.microtrain.building.compiled_modules import is_compiled
 from probes.microtrain.building.own_calls import called
+from probes.microtrain.building.random_samples import LABELS
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples, refuse_hidden
 from probes.microtrain.building.script_settings import as_placed, settings_kept
 from probes.microtrain.failures import explain_exit, is_out_of_memory
@@ -54,7 +56,8 @@ def build_python(target: str) -> BuiltModel:
     module, batches, loss = _parts(target, returned)
     _refuse_lazy(target, module)
     forward, loss = (as_placed(_module_name(target), call) for call in (call_module, loss))
-    return BuiltModel(module, _make_batch(target, batches), forward, loss)
+    fed = _make_batch(target, batches)
+    return BuiltModel(module, fed, forward, loss, _inputs_of_batches(module), compiled=is_compiled(module))
 
 
 def _module_name(target: str) -> str:
@@ -71,6 +74,8 @@ def _refuse_lazy(target: str, module: nn.Module) -> None:
 
 def call_module(module: nn.Module, batch: Batch) -> Any:
     packed = isinstance(batch, PackedSequence)
+    if isinstance(batch, tuple | list) and not packed:
+        _check_parts(_class_of(module), batch)
     inputs = batch[0] if isinstance(batch, tuple | list) and not packed else batch
     if isinstance(inputs, torch.Tensor | PackedSequence):
         return module(inputs)
@@ -79,6 +84,55 @@ def call_module(module: nn.Module, batch: Batch) -> Any:
     if isinstance(inputs, MAPPINGS) and (inputs is batch or _takes_entries(_class_of(module), tuple(inputs))):
         return module(**inputs)
     return module(inputs)
+
+
+def _inputs_of_batches(module: nn.Module) -> Callable[[Batch], Batch]:
+    """What of a batch call_module takes, and of a mapping, without labels that the module does not need: by these it
+    would compute a loss, which no inference asks for. Raises InvalidBatch. It does not hold the module, of which
+    another may be made (fake_python)."""
+    kind, decodes = _class_of(module), getattr(getattr(module, "config", None), "is_encoder_decoder", False)
+
+    def inputs_of(batch: Batch) -> Batch:
+        if isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence):
+            _check_parts(kind, batch)
+            return (batch[0],)
+        if not isinstance(batch, MAPPINGS) or decodes:  # a decoder is fed what was said
+            return batch
+        spared = {name for name in LABELS if name in batch and _is_spared(kind, name)}
+        return {name: value for name, value in batch.items() if name not in spared} if spared else batch
+
+    return inputs_of
+
+
+def _is_spared(kind: Any, name: str) -> bool:
+    """Whether the forward of a module of this class has this argument and may go without."""
+    try:
+        argument = inspect.signature(kind.forward).parameters.get(name)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return argument is not None and argument.default is None
+
+
+def _check_parts(kind: Any, batch: Batch) -> None:
+    """kind: of module. Raises InvalidBatch where the second part may be the module's or the loss's: a mask that is left
+    out makes another model."""
+    if len(batch) > 2 and isinstance(batch[0], torch.Tensor) and _takes_several(kind):
+        raise InvalidBatch(
+            f"The batch has {len(batch)} parts, and the module's forward takes more than one: which of them are its "
+            "inputs is not known. Give them together, as ((inputs, mask), targets) or (inputs, (targets, weights))."
+        )
+
+
+@lru_cache(maxsize=64)
+def _takes_several(kind: Any) -> bool:
+    """Whether the forward of a module of this class has room for a second tensor: an argument by place that has no
+    default, or None."""
+    try:
+        arguments = list(inspect.signature(kind.forward).parameters.values())[2:]  # without itself and the first
+    except (AttributeError, TypeError, ValueError):
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(each.kind in by_place and each.default in (inspect.Parameter.empty, None) for each in arguments)
 
 
 def _class_of(module: nn.Module) -> Any:
@@ -305,6 +359,12 @@ def _check_rows(target: str, values: list[Any]) -> None:
         raise InvalidModel(f"{target} returned no batch of tensors beside its module. {_EXPECTED}")
     if 0 in rows:
         raise InvalidModel(f"The example batch of {target} has a tensor without rows. Give one sample or more.")
+    counts = sorted({*rows} - {1})  # one row stands for every sample's
+    if len(counts) > 1:
+        raise InvalidModel(
+            f"The example batch of {target} has tensors of {counts[-1]} rows and of {counts[0]}: which of them are "
+            "samples is not known. Return (module, make_batch), or keep what is no sample in the module."
+        )
 
 
 def _values_in(example: Any) -> Iterator[Any]:

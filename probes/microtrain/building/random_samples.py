@@ -17,6 +17,7 @@ from probes.microtrain.building.sample_sizes import (
     HOP_SAMPLES,
     audio_shapes,
     config_parts,
+    convolved_frames,
     first_of,
     frames_of,
     image_shape,
@@ -286,12 +287,27 @@ def _plain(
     elif getattr(config, "is_encoder_decoder", False):
         kinds = [_said(module, config, tokens_of(content, module, config))]
     else:
-        length = content.get("sequence_length") or LONGEST_TRANSCRIPT
+        length = _transcript_length(content, config)
         kinds = [integers(*_ordinary_ids(config, first_of(config, "vocab_size") or 32), length)]
     for labels in kinds:
         yield sound | {"labels": labels}
         if _takes(module, "attention_mask"):
             yield sound | {"attention_mask": filled(1, frames), "labels": labels}
+
+
+def _transcript_length(content: dict[str, Any], config: Any) -> int:
+    """Characters. Raises InvalidModel where they are more than the frames that a CTC model of raw samples makes of its
+    sound: its loss would be infinite, and its weights no numbers after one step."""
+    samples, asked = content.get("audio_samples") or DEFAULT_AUDIO_SAMPLES, content.get("sequence_length")
+    frames = convolved_frames(config, samples)
+    if frames is None or (asked or LONGEST_TRANSCRIPT) <= frames:
+        return asked or LONGEST_TRANSCRIPT
+    if asked is None:
+        return max(frames, 1)
+    raise InvalidModel(
+        f"sequence_length is {asked}, more characters than the {frames} frames that this model makes of {samples} "
+        f"samples of sound. Take at most {frames}, or more audio_samples."
+    )
 
 
 def _prompts(

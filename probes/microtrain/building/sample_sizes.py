@@ -175,6 +175,17 @@ def audio_shapes(content: dict[str, Any], config: Any, name: str) -> list[tuple[
     return [*raw, *shapes, *windows] if content.get("audio_samples") else [*raw, *windows, *shapes]
 
 
+def convolved_frames(config: Any, samples: int) -> int | None:
+    """Frames that are left of raw samples by the convolutions that a config of wav2vec2's kind tells of, at most; None
+    of others."""
+    kernels, strides = getattr(config, "conv_kernel", None), getattr(config, "conv_stride", None)
+    if not isinstance(kernels, list | tuple) or not isinstance(strides, list | tuple):
+        return None
+    for kernel, stride in zip(kernels, strides, strict=False):
+        samples = max((samples - kernel) // stride + 1, 0)
+    return samples
+
+
 def _bands(config: Any) -> list[int]:
     """Bands of a spectrogram: what the config's parts say, likeliest first."""
     found = [getattr(part, name, None) for name in _BAND_NAMES for part in config_parts(config)]

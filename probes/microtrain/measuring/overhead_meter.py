@@ -42,6 +42,8 @@ class OverheadMeter:
         return None if measured is None else _rounded(measured)
 
     def _cpu(self, run: StepRun, step: Step, step_seconds: float) -> Overheads | None:
+        if self.bench.build().compiled:  # its operations are not torch's
+            return None
         key = (run.plan.precision, run.batch_size)
         if key not in self._counts:
             if not self._affords(COUNTING_SLOWDOWN * step_seconds):

@@ -159,7 +159,8 @@ class Workbench:
         return [first, *(self._make_batch(batch_size, generator) for _ in range(count - 1))]
 
     def _make_batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        return to_device(self.build().make_batch(batch_size, generator), _CPU)  # a user's function makes them anywhere
+        made = self.build().batch_for(self.workload.mode, batch_size, generator)
+        return to_device(made, _CPU)  # a user's function makes them anywhere
 
     def note_alterations(self, batch_size: int, found: Alterations) -> None:
         """What steps did alter is made anew, one batch at a time, and feeds hand out copies from now on."""

@@ -211,7 +211,7 @@ class PrimedStepper:
             return self._watch(*key, counts=counts)
 
     def _watch(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
-        batch, key = self.built.make_batch(batch_size, None), (batch_size, precision)
+        batch, key = self.built.batch_for(self.workload.mode, batch_size), (batch_size, precision)
         weights = (*self.module.parameters(), *self.module.buffers())
         check_strided("This model's weights or batches have", (*weights, *tensors_in_batch(batch)))
         step = self._step or self._make_step(batch)

@@ -349,3 +349,41 @@ def test_documents_without_a_variant_do_not_speak_of_one() -> None:
     assert "channels_last" not in str(a_profile().to_json())
     assert "channels_last" not in str(a_measurement(TWO, 16, 0.6).to_json())
     assert "channels_last" not in str(answer().to_json())
+
+
+def test_a_gain_is_doubted_against_every_plan_as_against_its_own() -> None:
+    """Its time is its share of its plan's: how far that is known counts whatever it is compared with."""
+    sure = [a_measurement(ONE, 16, 0.46), *REST[1:], a_measurement(TWO, 16, 0.6)]
+    narrow, wide = (
+        recommend(a_survey(), None, None, [*sure, tried(0.4, spread=spread)], Request(a_workload()))
+        for spread in (0.001, 0.2)
+    )
+    assert narrow.recommended == wide.recommended == KEEPING
+    assert narrow.confidence is not None
+    assert wide.confidence is not None
+    assert 0.5 < wide.confidence < narrow.confidence < 1.0
+
+
+@pytest.mark.parametrize("times", [0.5, 3.0])
+def test_once_others_have_left_a_variant_takes_its_share_of_what_its_plan_is_told_to_take(times: float) -> None:
+    """It was told a fifth of that: what its plan takes without them was foretold, and its own was not."""
+    idle = replace(a_survey(), load=Load(steal_fraction=0.0, busy_fraction=0.0, own_busy_fraction=0.0))
+    request = Request(a_workload(), "fp32")
+    foretold = medians(recommend(idle, a_profile(), None, [], request))
+    took = times * foretold[TWO.key]
+    rows = [a_measurement(ONE, 16, 4 * took, others_cores=2.0), a_measurement(TWO, 16, took, others_cores=2.0)]
+    found = medians(recommend(idle, a_profile(), None, [*rows, tried(0.8 * took, took, others_cores=2.0)], request))
+    assert found[KEEPING.key] == pytest.approx(0.8 * found[TWO.key], rel=0.01)
+
+
+def medians(found: Recommendation) -> dict[object, float]:
+    return {o.plan.key: o.step_seconds.median for o in found.options if o.step_seconds is not None}
+
+
+@pytest.mark.parametrize(("among", "is_told"), [(0.6, False), (0.3, True)])
+def test_a_trial_s_time_is_told_apart_from_the_one_that_plans_are_ranked_by(among: float, is_told: bool) -> None:
+    """The verdict said another time than the reason, with nothing between them."""
+    found = answer(tried(0.48), among=among)
+    assert found.recommended == KEEPING
+    (reason,) = (reason for reason in found.reasons if reason.code == "environment-pays")
+    assert ("beside the other plans, as it is ranked, it is 240 ms" in reason.text) is is_told

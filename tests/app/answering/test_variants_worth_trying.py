@@ -109,6 +109,7 @@ def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step
     issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
     computing = replace(issuing, launch_seconds=0.01, compute_seconds=0.09)
     assert worth_trying(a_trace(), overheads=issuing) == (COMPILED,)
+    assert worth_trying(replace(a_trace(), compiled=True), overheads=issuing) == (), "its owner has done so"
     assert worth_trying(a_trace(), overheads=computing) == ()
     monkeypatch.setattr(variants, "why_not_compile", lambda *_: "There is no C++ compiler here.")
     assert worth_trying(a_trace(), overheads=issuing) == ()

@@ -197,6 +197,7 @@ def test_what_an_optimizer_holds_in_its_step_is_told_apart() -> None:
 def test_the_input_is_what_a_batch_takes() -> None:
     assert trace(CNN).input_bytes == Affine(0, 3 * 32 * 32 * 4 + 8)
     assert trace(TINY["gpt2"]).input_bytes == Affine(0, 16 * 8)  # the labels are the inputs
+    assert trace(CNN, mode="inference").input_bytes == Affine(0, 3 * 32 * 32 * 4)  # nothing asks for a loss
 
 
 def test_inference_has_a_forward_only_and_no_composite_operations() -> None:

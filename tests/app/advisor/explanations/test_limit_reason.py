@@ -8,6 +8,7 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.recommendation import Reason
+from probes.hardware import Load
 from probes.measurement import Overheads
 from probes.workload.description import ModelDescription, Workload
 from tests.app.advisor.build import ONE, TWO, a_gpu, a_measurement, a_summary, a_survey, a_workload
@@ -58,7 +59,12 @@ def test_a_small_network_is_told_that_launching_makes_the_card_slower(profile: s
             "transfer",
             "is copying the batch to the device: 80 % of its step (2.4 ms of 3.0 ms)",
         ),
-        (parts(0.1, 2.5, 0.2, 0.0), "launch", "is launching operations, which the device waits for: "),
+        (parts(0.1, 2.8, 0.1, 0.0), "launch", "is launching operations, which the device waits for: "),
+        (
+            replace(parts(0.1, 2.0, 0.2, 0.0), device_busy=0.1),
+            "launch",
+            "is launching operations, which the device waits for: ",
+        ),
         (parts(0.1, 0.1, 2.8, 0.0), "compute", "is computing: "),
         (parts(0.1, 0.1, 0.3, 2.4), "synchronize", "is waiting to read results back: 80 %"),
         (parts(1.3, 0.1, 1.0, 0.7), None, "No single part makes cuda:0 fp32 slower: a step on it goes into copying"),
@@ -87,3 +93,21 @@ def test_nor_where_the_card_s_step_is_shorter_and_its_start_is_not_repaid() -> N
     found = recommend(a_survey(gpus=[a_gpu()]), None, None, rows, Request(workload, "fp32"))
     assert found.recommended == ONE
     assert why_slower(found) is None
+
+
+def test_issuing_that_takes_most_of_a_step_is_no_limit_where_nobody_looked_how_busy_the_card_was() -> None:
+    """A busy card is kept waiting by nobody, however long it takes to issue a step onto an idle queue."""
+    unknown, busy = (replace(parts(0.1, 1.8, 1.1, 0.0), device_busy=share) for share in (None, 0.96))
+    assert why_slower(measured(unknown)) is None
+    told = why_slower(measured(busy))
+    assert told is not None
+    assert told.evidence["limit"] == "compute"
+
+
+@pytest.mark.parametrize("busy", [0.02, 1.0])
+def test_what_others_take_of_a_step_is_nothing_that_it_goes_into(busy: float) -> None:
+    survey = replace(a_survey(), load=Load(steal_fraction=0.0, busy_fraction=busy, own_busy_fraction=0.0))
+    found = recommend(survey, a_profile(), None, [], Request(a_workload(64), "fp32"))
+    limits = {"compute-bound", "dispatch-bound"} & {reason.code for reason in found.reasons}
+    assert found.options[0].crowded is (busy == 1.0)
+    assert bool(limits) is not found.options[0].crowded

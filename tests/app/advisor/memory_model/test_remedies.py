@@ -122,8 +122,21 @@ def test_checkpointing_gains_nothing_where_one_layer_holds_most() -> None:
     largest = max(operation.written_bytes.at(16) for operation in trace.operations)
     like = next(operation for operation in trace.operations if operation.kind == "matmul")
     first = replace(like, count=1, written_bytes=Affine(0.0, 100 * largest))
-    changes = {r.change for r in remedies_for(an_option(workload), replace(trace, operations=(first, like)), workload)}
-    assert not any("checkpointing" in change for change in changes)
+    back = replace(like, phase="backward", count=2 * (like.count + 1))
+    steps = replace(trace, operations=(first, like, back))
+    assert not any("checkpointing" in r.change for r in remedies_for(an_option(workload), steps, workload))
+
+
+def test_checkpointing_saves_nothing_of_what_is_frozen() -> None:
+    """It keeps nothing for a backward that it has not."""
+    workload = a_workload(16)
+    trace = traced(workload)
+    head = [
+        replace(each, count=1) if each.phase == "backward" and each.kind == "matmul" else each
+        for each in trace.operations
+    ]
+    frozen = replace(trace, operations=tuple(head))
+    assert not any("checkpointing" in r.change for r in remedies_for(an_option(workload), frozen, workload))
 
 
 def test_an_optimizer_s_own_step_is_saved_by_another_optimizer_and_not_by_checkpointing() -> None:

@@ -177,8 +177,9 @@ def test_a_device_s_model_is_built_there_and_fed_as_it_was_measured(name: str, m
     """A host's memory may be smaller than a device's."""
     pasted = prepared_on_meta(snippet_of(name, mode, Plan("cuda:0")))
     assert {parameter.device.type for parameter in pasted["model"].parameters()} == {"meta"}
-    measured = kinds(build_model(configured(name)).make_batch(2, None))
-    if mode == "inference" and name in WRITTEN:
+    measured = kinds(build_model(configured(name)).batch_for(mode, 2))
+    by_themselves = CONFIGS[name].get("task") in ("causal-lm", "masked-lm")  # one tensor, which goes there once
+    if name in WRITTEN and mode == "training" and by_themselves:
         del measured["labels"]
     assert kinds(pasted["batch"]) == measured
 
@@ -222,3 +223,10 @@ def test_a_snippet_is_written_without_asking_the_installed_transformers(monkeypa
     monkeypatch.setattr("probes.workload.config_classes.stamp_of", lambda package: None)
     assert write_snippet(workload, Plan("cpu", "fp32", 1)) == with_transformers
     assert "'layer_norm_eps': 1.0" in with_transformers
+
+
+def test_a_language_model_s_tokens_go_to_the_device_once() -> None:
+    """A second copy of them, as labels, is one more than each measured step has."""
+    written = snippet_of("decoder", "training", Plan("cuda:0"))
+    assert 'batch = {"input_ids": tokens}' in written
+    assert 'loss = model(**batch, labels=batch["input_ids"]).loss' in written

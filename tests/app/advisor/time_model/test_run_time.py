@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from app.advisor import Request, recommend
+from probes.hardware import Load
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
+from tests.app.advisor.build import a_survey, a_workload
+from tests.app.advisor.machine import a_profile
 
 
 @pytest.mark.parametrize(
@@ -42,3 +48,17 @@ def test_what_the_whole_run_takes_is_said_where_the_data_set_is_known(
 def test_nothing_is_said_of_a_run_whose_data_set_or_step_is_not_known() -> None:
     for found in (answer(measured(**ALL_FOUR), epochs=20), answer(dataset_samples=1000)):
         assert "run-time" not in {reason.code for reason in found.reasons}
+
+
+def test_a_run_among_others_takes_from_the_least_to_the_most_that_they_make_of_it() -> None:
+    load = Load(steal_fraction=0.0, busy_fraction=1.0, own_busy_fraction=0.0)
+    workload = a_workload(64, dataset_samples=640_000)
+    found = recommend(replace(a_survey(), load=load), a_profile(), None, [], Request(workload, "fp32"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "run-time"]
+    head = found.options[0]
+    assert head.crowded
+    assert head.step_seconds is not None
+    assert "about" not in reason.text
+    assert " to " in reason.text
+    assert reason.evidence["low"] == pytest.approx(10_000 * head.step_seconds.low, rel=0.01)
+    assert reason.evidence["high"] == pytest.approx(10_000 * head.step_seconds.high, rel=0.01)

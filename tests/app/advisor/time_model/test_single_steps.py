@@ -170,3 +170,16 @@ def test_of_a_first_step_among_others_who_are_as_many_now_nobody_is_said_to_have
     assert not option.relieved
     assert option.note is not None
     assert "fewer now" not in option.note
+
+
+@pytest.mark.parametrize("others", [0.02, None])
+def test_a_first_step_is_not_said_to_have_met_others_who_were_beside_its_neighbours(others: float | None) -> None:
+    """What is told of it rests on batches that ran beside others who have left; itself it met nobody, or nobody knows
+    whom."""
+    beside = [a_measurement(ONE, size, size * 1e-4, others_cores=1.73) for size in (16, 256)]
+    first = a_measurement(ONE, 64, 0.5, step=Timing.from_samples([0.5]), steps=1, others_cores=others)
+    assert first.is_first_step
+    option = option_of(answer(CALM, [*beside, first]), ONE)
+    assert option.relieved
+    assert "Only its first step" not in (option.note or "")
+    assert "while others held 1.7 cores" in (option.note or "")

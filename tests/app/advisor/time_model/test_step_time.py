@@ -246,6 +246,19 @@ def test_measurements_of_different_hours_are_told_apart_as_those_of_different_pr
     assert compared(3600.0) == 0
 
 
+def test_what_processes_differ_by_is_nothing_that_a_card_and_a_cpu_share() -> None:
+    """A CPU's heap and a card's queue have nothing in common, though both were measured in one run."""
+    rows = [a_measurement(plan, 16, took, 0.004) for plan, took in ((ONE, 1.0), (TWO, 0.92), (GPU, 0.92))]
+    one, two, card = (time.at(16, "pageable") for time in times(rows, None, ONE, TWO, GPU))
+    assert compare(one, two) == 1
+    assert compare(one, card) == 0
+    assert one is not None
+    assert card is not None
+    told = shared_spread(one, card)
+    assert told is not None
+    assert told >= math.hypot(one.between, card.between) > 0.15
+
+
 def breakdown_on_a_device(busy: float | None, data: str = "resident", launch: float = 0.0035) -> Breakdown:
     overheads = Overheads(
         transfer_seconds=0.001, launch_seconds=launch, compute_seconds=0.006 - launch, device_busy=busy
@@ -284,8 +297,16 @@ def test_a_copy_that_took_longer_by_itself_than_the_step_with_it_is_all_of_the_s
     assert sum(part or 0.0 for part in found) == pytest.approx(0.006)
 
 
-def test_where_nobody_could_tell_how_busy_a_device_was_the_parts_are_as_they_were_measured() -> None:
-    assert breakdown_on_a_device(None).launch == pytest.approx(0.0035)
+def test_where_nobody_could_tell_how_busy_a_device_was_issuing_is_as_it_was_measured_and_computing_unknown() -> None:
+    """Issuing onto an idle queue took more than half of the step: of the rest nobody knows what it was."""
+    unknown = breakdown_on_a_device(None)
+    assert unknown.launch == pytest.approx(0.0035)
+    assert unknown.compute is None
+
+
+def test_where_issuing_takes_the_whole_step_the_device_waits_for_it_whatever_it_computes() -> None:
+    told = breakdown_on_a_device(None, launch=0.0058)
+    assert (told.launch, told.compute) == (pytest.approx(0.0058), pytest.approx(0.0002))
 
 
 def test_where_nobody_could_tell_a_device_that_takes_most_of_the_step_is_the_limit() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from probes.microtrain.building.random_samples import LONGEST_TRANSCRIPT
+from probes.microtrain.building.sample_sizes import convolved_frames
 from probes.microtrain.measuring.workbench import Workbench
 from probes.microtrain.models import build_model
 from probes.workload.description import InvalidModel, Workload
@@ -198,3 +200,33 @@ def test_an_image_that_is_a_row_of_colours_has_a_token_a_pixel() -> None:
 def test_an_image_of_more_colours_than_positions_is_refused_with_both() -> None:
     with pytest.raises(InvalidModel, match=r"32 x 32 tokens.*256 positions"):
         build_model(parse_model({"huggingface": COLOURS, "image_size": 32}))
+
+
+def test_a_transcript_is_no_longer_than_the_frames_that_a_model_makes_of_its_sound() -> None:
+    """CTC's loss of a longer one is infinite, and one step leaves no numbers of the weights."""
+    document = {"huggingface": {"model_type": "wav2vec2", **SPEECH}, "task": "speech-recognition"}
+    built = build_model(parse_model(document))
+    config: Any = built.module.config
+    frames = convolved_frames(config, 16_000)
+    assert frames is not None
+    batch = built.make_batch(2)
+    logits = built.module(**batch).logits
+    assert logits.shape[1] <= frames
+    with pytest.raises(InvalidModel, match=f"sequence_length is {frames + 1}.*Take at most {frames}"):
+        build_model(parse_model({**document, "sequence_length": frames + 1})).make_batch(2)
+    short = convolved_frames(config, 400)
+    assert short is not None
+    assert short < LONGEST_TRANSCRIPT
+    fewer = build_model(parse_model({**document, "audio_samples": 400})).make_batch(2)
+    assert fewer["labels"].shape == (2, max(short, 1))
+
+
+@pytest.mark.parametrize(("name", "left"), [("bert", set()), ("t5", {"labels"})])
+def test_inference_is_fed_labels_only_where_a_decoder_is_fed_what_was_said(name: str, left: set[str]) -> None:
+    pytest.importorskip("transformers")
+    built = build_model(parse_model(TINY[name]))
+    trained, inferred = built.batch_for("training", 2), built.batch_for("inference", 2)
+    assert set(trained) - set(inferred) == {"labels"} - left
+    built.module.eval()
+    with torch.inference_mode():
+        assert built.forward(built.module, inferred).logits is not None
