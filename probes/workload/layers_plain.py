@@ -21,7 +21,7 @@ def infer_linear(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     outputs = require(where, options, "out", '"out": 10')
     hint = 'Put {"type": "flatten"} before it.' if options.get("in") == flow.elements and len(flow.shape) > 1 else ""
     inputs = agree(where, options, "in", flow.shape[-1], flow, hint)
-    check_features_last(where, options, flow)
+    check_features_last(where, options, flow, takes_flat=True)
     content = {"type": "linear", "in": inputs, "out": outputs, "bias": options["bias"]}
     after = flow.reshaped(where, (*flow.shape[:-1], outputs), channels_first=False, features_last=True)
     return Layer(content, after, inputs * outputs + outputs * options["bias"])

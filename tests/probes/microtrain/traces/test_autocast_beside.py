@@ -27,7 +27,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothi
 
 DENSE = {"layers": [{"type": "linear", "out": 8}, "relu", {"type": "linear", "out": 2}], "input_shape": [4]}
 IMAGE = {
-    "layers": [{"type": "conv2d", "out": 8, "kernel": 3}, "batch_norm", "relu", {"type": "linear", "out": 3}],
+    "layers": [
+        {"type": "conv2d", "out": 8, "kernel": 3},
+        "batch_norm",
+        "relu",
+        "flatten",
+        {"type": "linear", "out": 3},
+    ],
     "input_shape": [3, 8, 8],
 }
 

@@ -20,7 +20,13 @@ TABLE = {
     "input_shape": [6],
 }
 CONVOLUTIONS = {
-    "layers": [{"type": "conv2d", "out": 8, "kernel": 3}, "batch_norm", "relu", {"type": "linear", "out": 3}],
+    "layers": [
+        {"type": "conv2d", "out": 8, "kernel": 3},
+        "batch_norm",
+        "relu",
+        "flatten",
+        {"type": "linear", "out": 3},
+    ],
     "input_shape": [3, 8, 8],
 }
 
