@@ -107,7 +107,7 @@ class Settings(TypedDict):
     environment: NotRequired[dict[str, str]]
     """Variables, to be set before torch is imported."""
     memory_format: NotRequired[Literal["channels_last"]]
-    """channels_last: of the model, whose weights images follow."""
+    """channels_last: of the model; images follow its weights."""
     compile: NotRequired[Literal[True]]
     """Call the model through torch.compile."""
     set_flush_denormal: NotRequired[Literal[True]]

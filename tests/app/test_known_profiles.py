@@ -178,3 +178,18 @@ def test_what_could_not_be_saved_while_the_service_started_is_saved_once_there_i
 
     saved = with_crosspoint(folder, use, calibrating(tmp_path))
     with_crosspoint(folder, use_again)
+
+
+def test_one_that_a_wrong_clock_dated_into_the_future_answers_in_nobody_s_place(tmp_path: Path) -> None:
+    """It answered until the newer one could be saved."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        ahead = replace(made_on(21, survey.fingerprint, "ahead"), created_at="2099-01-01T00:00:00Z")
+        await crosspoint.store.keep_profile(ahead)
+        assert await crosspoint.profile(survey) == ahead
+        newer = made_on(22, survey.fingerprint, "newer")
+        crosspoint.profiles.note(newer, newer, saved=False)
+        assert await crosspoint.profile(survey) == newer
+
+    with_crosspoint(tmp_path, use)

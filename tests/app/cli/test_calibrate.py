@@ -7,7 +7,7 @@ import pytest
 
 from app.cli.endings import ExitCode
 from app.cli.main import main
-from app.cli.profile_view import show_calibrated, show_profile, show_what_makes_it_surer
+from app.cli.profile_view import Origin, show_calibrated, show_origin, show_profile, show_what_makes_it_surer
 from probes.measurement import Timing
 from probes.points import Point
 from probes.profile import Profile
@@ -106,3 +106,23 @@ def test_what_makes_a_profile_surer_is_said_until_nothing_does(
     said = " ".join(capsys.readouterr().out.split())
     assert (f"made of {calibrations} of up to 4 calibrations" in said) is is_told
     assert bool(said) is is_told
+
+
+def test_a_profile_of_a_clock_that_was_ahead_has_no_age(capsys: pytest.CaptureFixture[str]) -> None:
+    show_profile(Profile("x", "2099-01-01T00:00:00Z", "0", "m", {}, "quick", 1.0, {}, (), ()))
+    assert "2099-01-01T00:00:00Z, by a clock that was ahead of this one" in printed(capsys)
+
+
+@pytest.mark.parametrize(
+    ("origin", "told"),
+    [
+        (Origin((), None, is_known=False), "whether it is this machine's is not known"),
+        (Origin(None, "x"), "It is this machine's, as it is now."),
+        (Origin(("the driver",), None), "It is not this machine's as it is now"),
+    ],
+)
+def test_whose_a_profile_is_is_told_as_far_as_it_is_known(
+    capsys: pytest.CaptureFixture[str], origin: Origin, told: str
+) -> None:
+    show_origin(Profile("x", "2026-11-21T09:02:11Z", "0", "m", {}, "quick", 1.0, {}, (), ()), origin)
+    assert told in printed(capsys)

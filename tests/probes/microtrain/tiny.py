@@ -56,3 +56,15 @@ TINY: dict[str, dict[str, Any]] = {
     "whisper": {"huggingface": {"model_type": "whisper", "vocab_size": 300, **_WHISPER}, "sequence_length": 8},
     "regression": {"huggingface": {"model_type": "bert", "num_labels": 1, **_WIDTHS}, "sequence_length": 16},
 }
+
+# Layers with a convolution, a norm and a linear one.
+IMAGE: dict[str, Any] = {
+    "layers": [
+        {"type": "conv2d", "out": 8, "kernel": 3},
+        "batch_norm",
+        "relu",
+        "flatten",
+        {"type": "linear", "out": 3},
+    ],
+    "input_shape": [3, 8, 8],
+}

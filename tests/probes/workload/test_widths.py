@@ -208,3 +208,11 @@ def test_a_group_for_each_channel_of_the_input_is_as_many_as_before(factor: int)
     wider = widen(parse_model({"layers": layers, "input_shape": [8, 100]}), factor)
     assert [layer["groups"] for layer in wider.content["layers"][:2]] == [8, 16 * factor]
     assert sizes(wider) == [16 * factor, 16 * factor, 3]
+
+
+@pytest.mark.parametrize("layer", [{"type": "lstm", "in": 7, "hidden": 6}, {"type": "linear", "in": 7, "out": 6}])
+def test_an_axis_that_was_said_to_be_meant_is_meant_at_another_width(layer: dict[str, Any]) -> None:
+    """A convolution's length, whose features would else be asked for."""
+    conv = {"type": "conv1d", "out": 4, "kernel": 3}
+    model = parse_model({"layers": [conv, layer, "flatten", {"type": "linear", "out": 2}], "input_shape": [2, 9]})
+    assert widen(model, 2.0).content["layers"][1]["in"] == 7

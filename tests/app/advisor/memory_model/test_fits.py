@@ -25,6 +25,7 @@ from tests.app.advisor.build import (
     a_workload,
 )
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.advisor.test_tried import not_run
 
 
 def test_what_does_not_fit_says_how_much_is_missing_and_which_batch_would() -> None:
@@ -325,3 +326,21 @@ def test_of_what_ran_the_optimizer_s_own_step_is_told_as_what_it_holds() -> None
     memory = next(option.memory for option in found.options if option.plan == ONE)
     assert memory.peak_bytes == 2 * GB
     assert memory.activations_bytes == 600_000_000
+
+
+def test_the_verdict_says_which_plan_a_batch_would_fit_under() -> None:
+    """In bf16 twice as many fit as in fp32, of which a script trains in one."""
+    found = answer(survey=a_survey(usable_bytes=1 * GB))
+    biggest = max(found.options, key=lambda option: option.max_batch_size or 0)
+    assert f"comes nearest. {biggest.why_not}" in found.verdict
+
+
+def test_after_one_sample_ran_out_of_memory_nobody_says_that_a_change_would_do() -> None:
+    """How much it lacked is not known: by the estimate it fitted."""
+    survey, request = a_survey(usable_bytes=GB), Request(a_workload(1), precision="fp32")
+    profile = replace(a_profile((ONE,)), process_base_bytes=0)
+    row = replace(not_run(ONE, 1, "out-of-memory"), available_bytes=GB)
+    found = recommend(survey, profile, None, [row], request)
+    why_not = next(option.why_not for option in found.options if option.plan == ONE) or ""
+    assert "Not even one sample fits" in why_not
+    assert " would" not in why_not

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.advisor import Request, recommend
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest
+from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.predicted import fit_all_plans
 from probes import bounds
 from probes.machine_facts import DeviceFacts, MachineFacts
@@ -89,6 +90,17 @@ def _check_estimates(profile: Profile) -> int:
     return _check_times(
         recommend(a_survey(usable_cores=1.0), profile, None, [], Request(a_workload(), precision="fp32"))
     )
+
+
+def test_points_of_convolutions_that_compute_nothing_price_none() -> None:
+    """A profile of before operations were clocked in steps, whose roof of convolutions was looked for and not found."""
+    profile = a_profile((ONE,))
+    nothing = [replace(point, constant="convolution", flops=0.0) for point in profile.points[1:3]]
+    hostile = replace(profile, points=(*profile.points, *nothing))
+    dense = trace_of_summary(a_workload())
+    convolved = replace(dense, operations=tuple(replace(each, kind="convolution") for each in dense.operations))
+    answer = recommend(a_survey(usable_cores=1.0), hostile, convolved, [], Request(a_workload(), precision="fp32"))
+    assert _check_times(answer) == 1
 
 
 def _check_times(answer: Recommendation) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch.nn import functional
 from probes.microtrain.feeding import Batch
 from probes.microtrain.measuring import overheads
 from probes.microtrain.measuring.counting import OperationCounts, count_operations
+from probes.microtrain.measuring.overhead_meter import OverheadMeter
 from probes.microtrain.measuring.overheads import (
     DispatchCosts,
     cpu_overheads,
@@ -124,3 +127,10 @@ def test_a_device_is_idle_before_a_launch_is_timed(monkeypatch: pytest.MonkeyPat
     step.built.module.register_forward_hook(lambda *_: log.append("step"))
     overheads.measure_launch(step, (torch.randn(2, 4), torch.randn(2, 4)))
     assert log == ["idle", "step"] * overheads.REPEATS + ["idle"]
+
+
+def test_what_issuing_takes_is_not_told_of_a_model_that_its_owner_compiled() -> None:
+    """Counting runs it uncompiled: other operations than its steps have."""
+    bench: Any = SimpleNamespace(build=lambda: SimpleNamespace(compiled=True))
+    meter, run = OverheadMeter(bench, math.inf), SimpleNamespace(plan=Plan("cpu", "fp32", 1), batch_size=4)
+    assert meter._cpu(cast(Any, run), deep_step(2), 1.0) is None

@@ -21,21 +21,11 @@ from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import parse_model, python_model
 from tests.probes.microtrain.kernel_memory.enough_time import give_time
-from tests.probes.microtrain.tiny import TINY
+from tests.probes.microtrain.tiny import IMAGE, TINY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing can be forked")
 
 DENSE = {"layers": [{"type": "linear", "out": 8}, "relu", {"type": "linear", "out": 2}], "input_shape": [4]}
-IMAGE = {
-    "layers": [
-        {"type": "conv2d", "out": 8, "kernel": 3},
-        "batch_norm",
-        "relu",
-        "flatten",
-        {"type": "linear", "out": 3},
-    ],
-    "input_shape": [3, 8, 8],
-}
 
 
 plainly_serve = autocast_beside._serve

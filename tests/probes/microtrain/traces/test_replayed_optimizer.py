@@ -12,22 +12,12 @@ from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
 from probes.microtrain.traces.replayed_optimizer import ReplayedOptimizer
 from probes.workload.description import OPTIMIZERS, Workload
 from probes.workload.models import parse_model
-from tests.probes.microtrain.tiny import TINY
+from tests.probes.microtrain.tiny import IMAGE, TINY
 
 TABLE = {
     "layers": [{"type": "embedding", "in": 50, "out": 8}, "mean", {"type": "linear", "out": 8}, "relu"]
     + [{"type": "linear", "out": 8}] * 2,
     "input_shape": [6],
-}
-CONVOLUTIONS = {
-    "layers": [
-        {"type": "conv2d", "out": 8, "kernel": 3},
-        "batch_norm",
-        "relu",
-        "flatten",
-        {"type": "linear", "out": 3},
-    ],
-    "input_shape": [3, 8, 8],
 }
 
 
@@ -42,7 +32,7 @@ def recordings(model: Any, optimizer: Any, *steps: tuple[int, Any]) -> list[Reco
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("model", [CONVOLUTIONS, TINY["bert"]], ids=["layers", "bert"])
+@pytest.mark.parametrize("model", [IMAGE, TINY["bert"]], ids=["layers", "bert"])
 def test_a_replayed_step_equals_one_that_is_recorded_in_full(model: Any, optimizer: Any) -> None:
     *_, replayed = recordings(model, optimizer, (16, "fp32"), (32, "bf16"))
     (full,) = recordings(model, optimizer, (32, "bf16"))
@@ -55,7 +45,7 @@ def test_a_replayed_step_equals_one_that_is_recorded_in_full(model: Any, optimiz
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("model", [CONVOLUTIONS, TABLE, TINY["bert"]], ids=["layers", "table", "bert"])
+@pytest.mark.parametrize("model", [IMAGE, TABLE, TINY["bert"]], ids=["layers", "table", "bert"])
 def test_one_parameter_of_each_kind_tells_what_a_step_of_all_runs(
     model: Any, optimizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
