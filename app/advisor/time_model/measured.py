@@ -20,7 +20,10 @@ from probes.workload.description import Plan
 # 4.1 and 11.9 % off (median, 90th percentile; the line 4.2 and 13.7; truth of four runs of benchmarks.crossovers).
 REACH = 2.0
 BEYOND = 0.06
-BETWEEN = 0.03
+# What a time between two measured batches is off by, an octave from the nearer one, where something is predicted and
+# where nothing is: four in five, of 64 plans of 11 models on two processors. It grows with the root of the octaves
+# (python -m benchmarks.between_batches, docs/decisions/0003).
+BETWEEN, ON_A_LINE = 0.075, 0.10
 # What a prediction is off by at one batch it is off by in part at another, half of it this many octaves away: carrying
 # half was 9 % off at another batch in the median of 124 plans of 31 models (31 % at the 90th percentile), all of it 11
 # and 38 %, nothing 12 and 40 % (rows of benchmarks.estimates).
@@ -30,6 +33,8 @@ RECKONED = 0.12
 # Slow cores make hardly a step shorter, and reckoning back takes off no more than 1.35 (probes.microtrain.quiet.calm):
 # what took so much less than an earlier measurement disproves it, however calm that seemed.
 DISPROVED = 1.4
+
+Foretold = Callable[[int], float | None]  # seconds of a step of this batch
 
 
 @dataclass
@@ -71,22 +76,30 @@ class MeasuredTime:
         """What this very batch took."""
         return self._intervals.get(batch_size)
 
-    def probed(self, batch_size: int) -> Interval | None:
-        """On the line through the two measured batches on either side, or the two nearest; None when too far out."""
+    def probed(self, batch_size: int, foretold: Foretold | None = None) -> Interval | None:
+        """Between the two measured batches on either side, or on the line through the two nearest; None when too far
+        out. foretold: what is predicted of any batch; put right at both batches it says how steps bend between them,
+        which a line does not know and a prediction not well: the geometric mean of the two is told."""
         sizes = self.batch_sizes
         if len(sizes) < 2 or not sizes[0] / REACH <= batch_size <= sizes[-1] * REACH:
             return None
         left, right = _neighbours(sizes, batch_size)
         before, after = self._intervals[left], self._intervals[right]
         share = (batch_size - left) / (right - left)
-        middle = before.median + share * (after.median - before.median)
-        inside = 0.0 <= share <= 1.0
-        if not inside:
+        middle, spread = before.median + share * (after.median - before.median), BEYOND
+        if 0.0 <= share <= 1.0:
+            bent = (
+                None if foretold is None else _bent(foretold, (left, before.median), (right, after.median), batch_size)
+            )
+            middle = middle if bent is None else math.sqrt(middle * bent)
+            octaves = math.log2(min(batch_size / left, right / batch_size))
+            spread = (ON_A_LINE if bent is None else BETWEEN) * math.sqrt(octaves)
+        else:
             # Noise can tip the line: a smaller batch takes at least its share, a larger one no less than this one.
             middle = max(middle, before.median * batch_size / left if share < 0 else after.median)
         below = max(before.median / before.low, after.median / after.low)
         above = max(before.high / before.median, after.high / after.median)
-        return widen(Interval(middle, middle / below, middle * above), BETWEEN if inside else BEYOND)
+        return widen(Interval(middle, middle / below, middle * above), spread)
 
     def is_between(self, batch_size: int) -> bool:
         """There is a measured batch on either side."""
@@ -169,6 +182,16 @@ def with_borrowed(own: MeasuredTime | None, alike: MeasuredTime | None) -> Measu
         return own
     rows = {} if own is None else own.rows
     return MeasuredTime({**alike.rows, **rows}, alike.data, frozenset(alike.rows.keys() - rows.keys()))
+
+
+def _bent(foretold: Foretold, left: tuple[int, float], right: tuple[int, float], batch_size: int) -> float | None:
+    """Seconds along what is foretold, put right at both batches: what it is off by changes from the one to the other
+    with the batch's logarithm. left, right: a batch and what its step took."""
+    at_left, there, at_right = foretold(left[0]), foretold(batch_size), foretold(right[0])
+    if at_left is None or there is None or at_right is None:
+        return None
+    share = math.log(batch_size / left[0]) / math.log(right[0] / left[0])
+    return there * math.pow(left[1] / at_left, 1 - share) * math.pow(right[1] / at_right, share)
 
 
 def _neighbours(sizes: Sequence[int], batch_size: int) -> tuple[int, int]:

@@ -242,14 +242,18 @@ class PlanTime:
         by_clocks = self._by_clocks(measured, batch_size)
         if by_clocks is not None:
             return by_clocks
-        line = measured.probed(batch_size)
-        if line is not None and measured.is_between(batch_size):
-            return line, "probed", 0.0
+        probed = measured.probed(batch_size, lambda size: self._foretold(size, measured.data))
+        if probed is not None and measured.is_between(batch_size):
+            return probed, "probed", 0.0
         along = self._along_prediction(measured, batch_size)
-        return (line, "probed", 0.0) if along is None and line is not None else along
+        return (probed, "probed", 0.0) if along is None and probed is not None else along
+
+    def _foretold(self, batch_size: int, data: str) -> float | None:
+        told = None if self.predicted is None else self.predicted.at(batch_size, data)
+        return None if told is None else told.median
 
     def _by_clocks(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
-        """Of a device, whose steps are flat as long as issuing takes longer than computing; a CPU's lie on a line."""
+        """Of a device, whose steps are flat as long as issuing takes longer than computing."""
         anchor, clocks = measured.measured(measured.nearest(batch_size)), self._clocks
         seconds = None if clocks is None else clocks.seconds(batch_size)
         if clocks is None or anchor is None or seconds is None:

@@ -106,7 +106,7 @@ def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> 
 
 
 def test_what_a_prediction_takes_for_granted_is_not_told_of_a_time_that_real_steps_told() -> None:
-    """On the line between two batches that ran there is no prediction, and along one there is."""
+    """Steps on either side took what is not counted, and told it; along a prediction it is left out."""
     plain = trace_of_summary(a_workload())
     assert plain is not None
     *others, last = plain.operations

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -5,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.crowding import crowd_of
+from app.advisor.time_model.intervals import deviation
 from app.advisor.time_model.measured import measured_times, with_borrowed
 from probes.hardware import Load
 from probes.measurement import Measurement
@@ -19,6 +21,27 @@ def test_between_measured_batches_the_time_lies_on_a_line() -> None:
     assert probed is not None
     assert probed.median == pytest.approx(0.9)
     assert times.measured(8) is None
+
+
+def test_between_measured_batches_a_prediction_tells_how_steps_bend() -> None:
+    """What it errs by at either batch, and by any factor, is taken off it; the further from both, the less is known."""
+    times = measured_times([a_measurement(ONE, 4, 1.0), a_measurement(ONE, 1024, 4.0)], ONE, "pageable")
+    assert times is not None
+    rising = {4: 0.3, 8: 0.3, 64: 0.3, 512: 0.6, 1024: 1.2}
+    line, told = ({size: times.probed(size, foretold) for size in rising} for foretold in (None, rising.get))
+    assert line[64] is not None
+    assert told[64] is not None
+    share = math.log(64 / 4) / math.log(1024 / 4)
+    bent = 0.3 * (1.0 / 0.3) ** (1 - share) * (4.0 / 1.2) ** share
+    assert told[64].median == pytest.approx(math.sqrt(line[64].median * bent))
+    assert deviation(told[64]) < deviation(line[64])
+    thrice = times.probed(64, {size: 3 * seconds for size, seconds in rising.items()}.get)
+    assert thrice is not None
+    assert thrice.median == pytest.approx(told[64].median)
+    spreads = [deviation(found) for size in (8, 64) if (found := told[size]) is not None]
+    assert spreads == sorted(spreads)
+    assert len(set(spreads)) == 2
+    assert times.probed(64, {4: 0.3}.get) == line[64]  # a prediction that says nothing there
 
 
 def test_a_line_is_drawn_twice_as_far_and_no_further() -> None:

@@ -72,6 +72,17 @@ def test_nothing_jumps_between_one_batch_and_the_next() -> None:
     assert all(after == pytest.approx(before, rel=0.1) for before, after in itertools.pairwise(steps))
 
 
+def test_between_two_that_ran_the_predicted_curve_bends_the_line() -> None:
+    (alone,) = times([], a_profile(), ONE)
+    ran = [a_measurement(ONE, size, 2 * seconds(alone, size).median) for size in (1, 4096)]
+    (line,), (told,) = times(ran, None, ONE), times(ran, a_profile(), ONE)
+    curve = 2 * seconds(alone, 64).median
+    assert seconds(told, 64).median == pytest.approx(math.sqrt(curve * seconds(line, 64).median))
+    estimate = told.at(64, "pageable")
+    assert estimate is not None
+    assert (estimate.basis, estimate.rests_on_prediction) == ("probed", False)
+
+
 def test_the_further_from_what_ran_the_less_is_known() -> None:
     (time,) = times([a_measurement(ONE, 16, 1.0)], a_profile(), ONE)
     spreads = [deviation(estimate.seconds) for batch in (16, 32, 64, 128) if (estimate := time.at(batch, "pageable"))]
