@@ -2,6 +2,7 @@
 
 python -m benchmarks.operations                      every workload of benchmarks.workloads: a quarter of an hour
 python -m benchmarks.operations --only vit gru       some of them
+python -m benchmarks.operations --batch-sizes 1 2    at these batches, not at each model's own
 python -m benchmarks.operations --unusual            small networks of layers that few have (unusual_models)
 python -m benchmarks.operations --profile FILE …     by calibrations that were kept (exported profiles), not a new one
 
@@ -214,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.operations", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="models of benchmarks.workloads")
+    parser.add_argument("--batch-sizes", type=int, nargs="+", metavar="N", help="in place of each model's own")
     parser.add_argument("--unusual", action="store_true", help="models of benchmarks.unusual_models instead")
     parser.add_argument("--profile", type=Path, nargs="+", default=[], help="exported calibrations of this machine")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one plan at one batch size")
@@ -229,6 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
 
     rows = [row for row in models if not chosen.only or row.name in chosen.only]
+    if chosen.batch_sizes is not None:
+        rows = [row._replace(batch_sizes=tuple(chosen.batch_sizes)) for row in rows]
     profiles = [parse_profile(path.read_bytes()) for path in chosen.profile]
     with tempfile.TemporaryDirectory() as folder:
         document = asyncio.run(run(rows, profiles, chosen.seconds, Path(folder), say))

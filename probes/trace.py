@@ -35,7 +35,8 @@ from probes.issued import Issued
 # own in inference, the FLOPs of products with a vector and of those in place, and no steps that work in threads; 34:
 # linear layers behind a transposition in inference, what a model keeps until its next step, what any kernel takes
 # inside that is not known to take nothing, packed weights, and steps that are others at larger batches.
-SCHEMA_VERSION = "35"
+SCHEMA_VERSION = "36"
+BYTES_OF_A_NUMBER = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # by dtype
 
 CURVES = (
     "kernel_peaks",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from probes.trace import Operation, Trace
-
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+from probes.trace import BYTES_OF_A_NUMBER, Operation, Trace
 
 
 def explain_one_value(trace: Trace | None, batch_size: int) -> str | None:
@@ -23,7 +21,7 @@ def explain_one_value(trace: Trace | None, batch_size: int) -> str | None:
 
 def _has_one_value(norm: Operation) -> bool:
     """Of each channel in each sample; in training, in which mean and deviation of each channel are kept."""
-    size = _BYTES.get(norm.dtype)
+    size = BYTES_OF_A_NUMBER.get(norm.dtype)
     if size is None or len(norm.shapes[0]) < 2:
         return False
     keeps_statistics = norm.written_bytes.constant > 0

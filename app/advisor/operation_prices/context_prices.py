@@ -22,7 +22,7 @@ from app.advisor.operation_prices.remembered import MOST_REMEMBERED, Remembered
 from app.advisor.operation_prices.samples import Sample, Samples
 from app.advisor.operation_prices.surroundings import kernel_of, moved_bytes, surroundings
 from probes.context import KERNEL_MEMBERS, STRIDED, Context, ContextOperation, OperationCost
-from probes.trace import Kind
+from probes.trace import BYTES_OF_A_NUMBER, Kind
 
 HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
 BIN = 0.5  # e-folds of bytes that share a point of the light baseline
@@ -38,6 +38,11 @@ NEXT_TO_NOTHING_BYTES = 4096
 # nearest whatever its size (docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
+
+# A matrix times a vector lies so many e-folds from the products of matrices. A weight's gradient by one sample takes
+# 79 us where the next sample makes 729 of it (1,024 x 1,024 in fp32; an EPYC, Zen 4, torch 2.13, one thread); told by
+# one smooth function, a step of one sample took 1.3 to 1.6 times as long (docs/decisions/0005).
+VECTOR_APART = 12.0
 
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
 
@@ -281,7 +286,7 @@ class ContextPrices:
                 return _Based(operation, math.log(seconds), size, math.log(operation.grain))
             alone = self._alone_seconds(operation)
             seconds = self.floor + (self._least(operation) + math.exp(moving) if alone is None else alone)
-            return _Based(operation, math.log(seconds), size, size - log_bytes)
+            return _Based(operation, math.log(seconds), size, size - log_bytes - _vector_apart(operation))
         window = WINDOW_WEIGHT * math.log(operation.grain) if operation.grain >= 1 else 0.0
         return _Based(operation, moving, log_bytes, window)
 
@@ -309,6 +314,13 @@ def written_of(operation: ContextOperation) -> float:
     """How much of what it moves is written, in e-folds: a product makes a large matrix of two small ones, or a small
     one of two large ones, with as much arithmetic and as many bytes."""
     return WRITTEN_WEIGHT * math.log((operation.written_bytes + 1) / (moved_bytes(operation) + 2))
+
+
+def _vector_apart(operation: ContextOperation) -> float:
+    """Of a product that multiplies hardly more often than it reads or writes a number, as with a single row or column:
+    libraries run other code then, and what it takes tells little of what others do."""
+    numbers = moved_bytes(operation) / BYTES_OF_A_NUMBER.get(operation.dtype, 4)
+    return VECTOR_APART if operation.kind == "matmul" and operation.flops < 2.0 * numbers else 0.0
 
 
 def _scaled(operation: ContextOperation, times: float) -> ContextOperation:

@@ -15,8 +15,9 @@ Layer = dict[str, Any]
 class MicroNetwork(NamedTuple):
     """layers: or the name of Python that makes it (probes.microtrain.building.python_models). batch_sizes: of training,
     from one where issuing dominates to one where computing does. large_batch: one whose step leaves nothing in any
-    cache, or computes for longer than it reads; only its operations are clocked, and not often, as it takes long.
-    modes: in which it is run. timed: whether its whole steps are; where not, its operations are clocked alone."""
+    cache, or computes for longer than it reads, or has thousands of rows of a few numbers; only its operations are
+    clocked, and not often, as it takes long. modes: in which it is run. timed: whether its whole steps are; where not,
+    its operations are clocked alone."""
 
     name: str
     layers: list[Layer] | str
@@ -147,12 +148,15 @@ def _assorted(what: str, *batch_sizes: int) -> MicroNetwork:
 
 
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
-    MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
-    MicroNetwork("mlp-narrow", _linear(64, 3, 10), [32], (8, 64, 512)),
+    # Few classes of many rows: losses and products that take a row at a time.
+    MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64), 2048),
+    MicroNetwork("mlp-narrow", _linear(64, 3, 10), [32], (8, 64, 512), 4096),
+    MicroNetwork("mlp-single", _linear(160, 2, 1), [40], (32, 512), 2048),
     MicroNetwork("mlp-middling", _linear(320, 2, 12, bias=True), [150], (24, 160, 768)),
-    MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (8, 64, 256)),
+    # Trained by one sample and by two: products that read or write a matrix and hardly compute.
+    MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (1, 8, 64, 256)),
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),
-    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128), 512),
+    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (2, 128), 512),
     MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
     # As many classes as a language model has words: losses and products of tall and of flat matrices.
     MicroNetwork("mlp-classes", _linear(96, 1, 8_000), [64], (16, 256), 1024),

@@ -93,6 +93,26 @@ def test_what_is_learned_later_counts_for_what_was_asked_before() -> None:
     assert prices.seconds(slow, FOOTPRINT) == pytest.approx(true_seconds(slow, 20.0), rel=0.2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_vector_tells_little_of_products_of_matrices(dtype: str) -> None:
+    """One sample's gradient of a weight is quick, the gradient by two takes nine times as long."""
+    size = 4 if dtype == "float32" else 2
+
+    def gradient(width: int, samples: int) -> ContextOperation:
+        numbers = 2 * width * samples, width * width
+        read, written = (size * count for count in numbers)
+        return ContextOperation("aten.mm", "matmul", "", dtype, 2.0 * width * width * samples, read, written)
+
+    def took(operation: ContextOperation, times: float) -> OperationCost:
+        return OperationCost(operation, 1, times * true_seconds(operation), 0.1)
+
+    costs = [took(gradient(width, samples), times) for width in (256, 2048) for samples, times in ((1, 1.0), (4, 9.0))]
+    prices = prices_of(a_context(*SIZES), replace(a_context(network="b"), costs=tuple(costs)))
+    for samples, times in ((1, 1.0), (2, 9.0)):
+        asked = gradient(1024, samples)
+        assert prices.seconds(asked, FOOTPRINT) == pytest.approx(times * true_seconds(asked), rel=0.3)
+
+
 def test_products_that_write_much_are_told_from_those_that_read_much() -> None:
     """A weight's gradient and the layer's result: equal arithmetic, equal bytes, other kernels."""
     gradient = ContextOperation("aten.mm", "matmul", "", "float32", 1e8, 5e5, 4e6)

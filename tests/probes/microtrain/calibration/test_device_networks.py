@@ -28,7 +28,7 @@ def network(name: str) -> MicroNetwork:
 
 
 def test_the_smallest_and_the_largest_batch_come_first() -> None:
-    assert device_sizes(network("mlp-narrow"), "training") == (8, LARGER * 512, 512)
+    assert device_sizes(network("mlp-narrow"), "training") == (8, LARGER * 4096, 512)
     assert device_sizes(network("cnn-norm"), "inference") == (1, LARGER * 64, 16)
     assert device_sizes(network("gru-wide"), "training") == (24, LARGER * 24)
 
@@ -37,7 +37,7 @@ def test_the_smallest_and_the_largest_batch_come_first() -> None:
 def test_steps_are_timed_and_what_issuing_takes_is_clocked_at_the_smallest_batch() -> None:
     found = measure_on_device(network("mlp-tiny"), "training", PLANS, math.inf)
     assert {(step.batch_size, step.plan.key) for step in found.steps} == {
-        (size, plan.key) for size in (4, LARGER * 64) for plan in PLANS
+        (size, plan.key) for size in (4, LARGER * 2048) for plan in PLANS
     }
     assert {(each.clock, each.batch_size, each.plan.key) for each in found.contexts} == {
         ("host", 4, plan.key) for plan in PLANS

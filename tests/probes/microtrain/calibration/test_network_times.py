@@ -125,9 +125,9 @@ def test_repeating_tells_how_often(clock: FakeClock) -> None:
 def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
     arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + FAR_OFF, {}, {})
     times = run_fresh(measure_network, arguments, lambda: None)  # it changes how its process allocates
-    all_of_them = {(size, plan.key) for size in (4, 64) for plan in (ONE, ONE_BF16)}
-    assert {(step.batch_size, step.plan.key) for step in times.steps} == all_of_them
-    assert {(context.batch_size, context.plan.key) for context in times.contexts} == all_of_them
+    timed, large = ({(size, plan.key) for size in sizes for plan in (ONE, ONE_BF16)} for sizes in ((4, 64), (2048,)))
+    assert {(step.batch_size, step.plan.key) for step in times.steps} == timed
+    assert {(context.batch_size, context.plan.key) for context in times.contexts} == timed | large
     assert all(step.seconds.median > 0 for step in times.steps)
     assert times.paces[1] > 0
     assert 0 <= times.disturbed <= 1
@@ -159,7 +159,7 @@ def test_a_plan_too_slow_for_its_share_is_left_out_unless_nothing_says_so() -> N
     arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + FAR_OFF, {ONE_BF16.key: 1e9}, {})
     times = run_fresh(measure_network, arguments, lambda: None)
     assert {(step.batch_size, step.plan.key) for step in times.steps} == {(4, ONE.key), (64, ONE.key)}
-    assert {(found.batch_size, found.plan.key) for found in times.contexts} == {(4, ONE.key), (64, ONE.key)}
+    assert {(found.batch_size, found.plan.key) for found in times.contexts} == {(s, ONE.key) for s in (4, 64, 2048)}
     assert times.slowness == {ONE.key: 1.0}
 
 
@@ -167,7 +167,7 @@ def test_inference_is_timed_and_clocked_one_sample_at_a_time_too() -> None:
     arguments = ("mlp-tiny", "inference", (ONE,), time.perf_counter() + FAR_OFF, {}, {})
     times = run_fresh(measure_network, arguments, lambda: None)
     assert [step.batch_size for step in times.steps] == [1, 4, 64]
-    assert {context.batch_size for context in times.contexts} == {1, 4, 64}
+    assert {context.batch_size for context in times.contexts} == {1, 4, 64, 2048}
     for network in MICRO_NETWORKS:
         assert network.sizes("training") == network.batch_sizes
         assert network.sizes("inference") == tuple(sorted({1, *network.batch_sizes}))

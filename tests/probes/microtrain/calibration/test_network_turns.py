@@ -33,7 +33,7 @@ class FakeNetwork:
         network = next(network for network in MICRO_NETWORKS if network.name == "mlp-narrow")
         record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
         fakes = {
-            "network_times.MICRO_NETWORKS": (network._replace(timed=timed),),
+            "network_times.MICRO_NETWORKS": (network._replace(timed=timed, large_batch=None),),
             "network_times.StepRun": lambda _, plan, size: self._run(
                 FakeRun(clock, plan, size, lambda: seconds(plan, size))
             ),

@@ -60,3 +60,17 @@ def test_what_goes_back_through_gelu_is_told_like_it() -> None:
     x = torch.ones(4, 4, requires_grad=True)
     records = _recorded(lambda: functional.gelu(x, approximate="tanh").sum().backward())
     assert [each.variant for each in records if "gelu" in each.name] == ["tanh", "tanh"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "variant"),
+    [((8, 3), 1, "short-rows"), ((8, 3), -1, "short-rows"), ((8, 3), 0, ""), ((8, 300), 1, ""), ((), 0, "")],
+)
+def test_a_softmax_of_few_numbers_is_told_from_others_forward_and_backward(
+    shape: tuple[int, ...], dim: int, variant: str
+) -> None:
+    x = torch.ones(shape, requires_grad=True)
+    records = _recorded(lambda: (torch.log_softmax(x, dim).sum() + torch.softmax(x, dim).sum()).backward())
+    found = {record.name: record.variant for record in records if "softmax" in record.name}
+    backwards = ("aten._softmax_backward_data", "aten._log_softmax_backward_data")
+    assert found == dict.fromkeys(("aten._softmax", "aten._log_softmax", *backwards), variant)
